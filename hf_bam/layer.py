@@ -1,0 +1,135 @@
+"""What hangs on a stochastic attention module, under the name `bam`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor, nn
+
+from .config import BamConfig
+from .distributions import FAMILIES, Posterior
+from .objective import KlTerm
+from .priors import PRIORS, Prior
+from .runtime import Runtime
+
+
+class BamLayer(nn.Module):
+    """Posterior, prior and place of one attention module.
+
+    Args:
+        noise: `"entry"` or `"key"`, see [`BamConfig`][hf_bam.BamConfig].
+        decoder: whether the queries are tokens of the decoder of an encoder-decoder model.
+        uses: for each use of the module within a forward, whether it is stochastic. One entry for most models.
+    """
+
+    def __init__(
+        self,
+        posterior: Posterior,
+        prior: Prior,
+        runtime: Runtime,
+        *,
+        noise: str = "entry",
+        decoder: bool = False,
+        uses: tuple[bool, ...] = (True,),
+    ) -> None:
+        super().__init__()
+        self.posterior = posterior
+        self.prior = prior
+        self.runtime = runtime
+        self.noise = noise
+        self.decoder = decoder
+        self.uses = uses
+
+    @classmethod
+    def build(
+        cls, config: BamConfig, runtime: Runtime, *, head_dim: int, decoder: bool, uses: tuple[bool, ...]
+    ) -> BamLayer:
+        family = FAMILIES[config.family]
+        posterior = family(**{f.name: getattr(config, f.name) for f in dataclasses.fields(family)})  # type: ignore[arg-type]
+        prior = PRIORS[config.prior]
+        values = {"head_dim": head_dim, **config.to_dict()}
+        return cls(
+            posterior,
+            prior(**{name: values[name] for name in prior.takes}),
+            runtime,
+            noise=config.noise,
+            decoder=decoder,
+            uses=uses,
+        )
+
+    def is_stochastic_now(self) -> bool:
+        """Whether the present use of the module draws its weights: in training, or within `hf_bam.sampling`."""
+        frame = self.runtime.frame
+        # Counted also in mean mode, so that the numbers of the uses do not depend on the mode.
+        use = 0 if len(self.uses) == 1 or frame is None else frame.next_use(self)
+        return self.uses[use % len(self.uses)] and (self.training or self.runtime.draws is not None)
+
+    def log_noise(self, scores: Tensor) -> Tensor:
+        """Log noise that broadcasts against the scores, (B, H, T, S) or (B, H, 1, S).
+
+        Training draws from the global generator: gradient checkpointing restores it before it runs a layer again,
+        and a generator of our own it would not.
+        """
+        batch, heads, queries, keys = scores.shape
+        draws = None if self.training else self.runtime.draws
+        return self.posterior.log_noise(
+            (batch, heads, 1 if self.noise == "key" else queries, keys),
+            device=scores.device,
+            dtype=scores.dtype,
+            generator=None if draws is None else draws.generator(scores.device),
+        )
+
+    def add_kl(self, log_p: Tensor, key: Tensor, visible: Tensor) -> None:
+        """Adds the KL of this attention call to the open forward pass.
+
+        Args:
+            log_p: (B, H, T, S) log soft attention.
+            key: (B, H, S, D).
+            visible: broadcastable to (B, H, T, S).
+        """
+        batch, _, queries, keys = log_p.shape
+        frame = self.runtime.frame
+        real = None if frame is None else frame.queries(self.decoder, batch, queries, keys)
+        if self.noise == "key":
+            if frame is None:
+                raise RuntimeError(
+                    "noise='key' computes its KL from the real queries of a batch, which only the forward of the "
+                    "transformers model knows. Call the model rather than its layers, and use the model's own "
+                    "gradient_checkpointing_enable() rather than a checkpoint wrapper around its layers."
+                )
+            log_p, visible = average_over_queries(log_p, visible, real)
+            real = None
+        term = self.kl_term(log_p, key, visible)
+        # Computed without a frame too: a checkpointed layer that runs again must do what it did before.
+        if frame is not None:
+            term.queries = real
+            frame.add(term)
+
+    def kl_term(self, log_p: Tensor, key: Tensor, visible: Tensor) -> KlTerm:
+        log_psi = self.prior(key, visible)
+        count = visible.expand(log_p.shape).sum(dim=(1, 3))  # (B, T)
+        if log_psi is None:
+            return KlTerm(log_p.new_zeros(count.shape), count)
+        hidden = ~visible
+        kl = self.posterior.kl(log_p.masked_fill(hidden, 0.0), log_psi.masked_fill(hidden, 0.0))  # (B, H, T, S)
+        return KlTerm(kl.masked_fill(hidden, 0.0).sum(dim=(1, 3)), count)
+
+
+def average_over_queries(log_p: Tensor, visible: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Log mean attention that each key gets from the real queries, and which keys any of them sees.
+
+    With one noise value per key, ``S_ij = P_ij z_j`` is a one-to-one function of ``T_j = Pbar_j z_j``, and so
+    KL(q(S) || p(S)) = sum_j KL(q(T_j) || p(T_j)) for the prior on T carried to S by the same function.
+
+    Returns:
+        (B, H, 1, S) and (B, H or 1, 1, S).
+    """
+    if real is None:
+        real = torch.ones(log_p.shape[0], log_p.shape[2], dtype=torch.bool, device=log_p.device)
+    counted = visible & real.bool()[:, None, :, None]  # (B, H or 1, T, S)
+    number = counted.any(dim=-1, keepdim=True).sum(dim=-2, keepdim=True).clamp(min=1)  # (B, H or 1, 1, 1)
+    # A large negative number rather than -inf: a key that nobody sees keeps a finite gradient.
+    lowest = torch.finfo(log_p.dtype).min / 2
+    total = log_p.masked_fill(~counted, lowest).logsumexp(dim=-2, keepdim=True)
+    return total - number.log().to(total), counted.any(dim=-2, keepdim=True)

@@ -1,0 +1,42 @@
+"""Model outputs that carry the KL."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from torch import Tensor
+from transformers.utils import ModelOutput
+
+FIELDS = ("task_loss", "kl", "kl_loss")
+
+_made: dict[type, type] = {}
+
+
+def with_kl_fields(cls: type[ModelOutput]) -> type[ModelOutput]:
+    """A subclass of an output class with the fields `task_loss`, `kl` and `kl_loss`.
+
+    A real dataclass rather than loose entries: DDP takes outputs apart and rebuilds them by their fields.
+    """
+    if cls not in _made:
+        fields = [(name, Tensor | None, dataclasses.field(default=None)) for name in FIELDS]
+        name = f"Bam{cls.__name__}"
+        _made[cls] = dataclasses.make_dataclass(name, fields, bases=(cls,), namespace={"__module__": __name__})
+        globals()[name] = _made[cls]  # so that pickle finds it
+    return _made[cls]
+
+
+def add_kl(output: Any, kl: Tensor, weight: Tensor) -> Any:
+    """Puts `weight * kl` into the loss of a model output, and the terms beside it.
+
+    A tuple keeps its places: the KL goes into the loss, its first entry, if there is one.
+    """
+    kl_loss = weight.to(kl.device) * kl
+    if isinstance(output, ModelOutput):
+        terms = {"kl": kl, "kl_loss": kl_loss}
+        if (task_loss := output.get("loss")) is not None:
+            terms |= {"task_loss": task_loss, "loss": task_loss + kl_loss.to(task_loss.device)}
+        return with_kl_fields(type(output))(**{**output, **terms})
+    if isinstance(output, tuple) and isinstance(output[0], Tensor) and output[0].dim() == 0:
+        return (output[0] + kl_loss.to(output[0].device), *output[1:])
+    return output

@@ -1,0 +1,152 @@
+"""Putting Bayesian attention into a model, and taking it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from ..attention import NAME
+from ..config import BamConfig
+from ..layer import BamLayer
+from ..runtime import Runtime
+from . import hooks, steps
+from .discovery import Site, UnsupportedModelError, find_sites, stochastic_uses
+from .state import ATTRIBUTE, Patch, base_model, find_patch, patch_of
+
+__all__ = ["UnsupportedModelError", "get_config", "is_patched", "patch", "sampling", "set_step", "unpatch"]
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Model:
+    """Turns the attention of a transformers model into Bayesian attention, in place.
+
+    In training mode the attention weights are drawn and the loss holds the KL; in evaluation mode the model gives the
+    numbers that it gave before, unless [`sampling`][hf_bam.sampling] is on. A model that is patched already gets the
+    new settings; the prior network is kept when it has the same form.
+
+    Args:
+        model: a transformers model, or a PEFT model around one.
+        config: the settings; [`BamConfig()`][hf_bam.BamConfig] by default.
+        settings: fields of `BamConfig`, instead of `config` or on top of it.
+
+    Returns:
+        The same model.
+    """
+    root = base_model(model)
+    config = BamConfig.from_dict(settings) if config is None else config.replace(**settings)
+    sites = find_sites(root)
+    uses = stochastic_uses(sites, config)
+    before = find_patch(root)
+    if before is not None and before.root is not root:
+        raise ValueError(
+            f"This {type(root).__name__} is a part of a {type(before.root).__name__} that is patched; patch that one."
+        )
+    state = Patch(root, config) if before is None else before
+    layers = [_build_layer(site, config, state.runtime, use) for site, use in zip(sites, uses, strict=True)]
+    if before is None:
+        _switch_on(state, sites)
+    state.config = config
+    for site, layer in zip(sites, layers, strict=True):
+        site.module.bam = layer
+    return model
+
+
+def _build_layer(site: Site, config: BamConfig, runtime: Runtime, uses: tuple[bool, ...]) -> BamLayer:
+    """The layer of one attention module, with the prior that the module has if it fits."""
+    if not any(uses):
+        config = config.replace(prior="none", alpha=None)
+    layer = BamLayer.build(config, runtime, head_dim=site.head_dim, decoder=site.decoder, uses=uses)
+    layer.train(site.module.training)
+    reference = next((p for p in site.module.parameters() if p.is_floating_point()), None)
+    if reference is not None:
+        layer.to(device=reference.device, dtype=reference.dtype)
+    old = getattr(site.module, "bam", None)
+    if old is not None and _form(old.prior) == _form(layer.prior):
+        layer.prior = old.prior
+    return layer
+
+
+def _form(prior: nn.Module) -> tuple[type, list[torch.Size]]:
+    return type(prior), [parameter.shape for parameter in prior.parameters()]
+
+
+def _switch_on(state: Patch, sites: list[Site]) -> None:
+    models = [m for m in state.root.modules() if isinstance(m, PreTrainedModel)]
+    configs: list[Any] = [m.config for m in (*models, *(site.module for site in sites))]
+    state.implementations = [(c, c._attn_implementation) for c in {id(c): c for c in configs}.values()]
+    state.root.set_attn_implementation(NAME)
+    for site in sites:
+        config: Any = site.module.config
+        if config._attn_implementation != NAME:
+            _restore(state)
+            raise UnsupportedModelError(
+                f"{type(state.root).__name__} cannot be patched: {site.path} ({type(site.module).__name__}) does not "
+                "follow model.set_attn_implementation()."
+            )
+    for model in models:
+        setattr(model, ATTRIBUTE, state)
+        state.handles += hooks.install(model)
+    steps.add_counter(state.root)
+    # Without this the Trainer takes the loss for one that is already divided by the accumulation steps.
+    state.root.accepts_loss_kwargs = False
+
+
+def _restore(state: Patch) -> None:
+    for config, implementation in state.implementations:
+        config._attn_implementation = implementation
+
+
+def unpatch(model: Model) -> Model:
+    """Gives the original model back, in place, with its weights as they are trained by now."""
+    state = patch_of(model)
+    for handle in state.handles:
+        handle.remove()
+    for module in state.root.modules():
+        if hasattr(module, "bam"):
+            del module.bam
+        vars(module).pop(ATTRIBUTE, None)
+    steps.remove_counter(state.root)
+    del state.root.accepts_loss_kwargs
+    _restore(state)
+    return model
+
+
+def is_patched(model: nn.Module) -> bool:
+    """Whether the model has Bayesian attention."""
+    return find_patch(model) is not None
+
+
+def get_config(model: nn.Module) -> BamConfig:
+    """The settings of a patched model."""
+    return patch_of(model).config
+
+
+@contextmanager
+def sampling(model: Model, seed: int | None = None) -> Iterator[Model]:
+    """Within this context a model in evaluation mode draws its attention afresh in every forward.
+
+    Args:
+        seed: the draws come from a generator of their own with this seed, so that the same seed gives the same draws
+            and the global random state is not touched. None: they come from the global generator.
+
+    Training mode always samples, from the global generator; `torch.manual_seed` makes it reproducible.
+    """
+    with patch_of(model).runtime.sampling(seed):
+        yield model
+
+
+def set_step(model: nn.Module, step: int) -> None:
+    """Tells a patched model which optimizer step it is at, for the annealing of the KL weight.
+
+    Usually not needed: the steps of a `torch.optim` optimizer that trains the model are counted by themselves, and the
+    count is saved with the weights.
+    """
+    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+        raise ValueError(f"step={step!r} is not valid; it must be a whole number, 0 or above.")
+    steps.step_of(patch_of(model).root).fill_(step)

