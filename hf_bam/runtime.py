@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -98,12 +98,17 @@ class Runtime:
         finally:
             self._local.draws = before
 
-    @contextmanager
-    def replay(self, frame: Frame) -> Iterator[None]:
-        """Runs part of a forward again, for gradient checkpointing, as it ran in ``frame``."""
-        before, was_replaying = self.frame, frame.replaying
-        self.frame, frame.replaying = frame, True
-        try:
-            yield
-        finally:
-            self.frame, frame.replaying = before, was_replaying
+
+class Replay:
+    """Runs part of a forward again, for gradient checkpointing, as it ran in `frame`; can be entered repeatedly."""
+
+    def __init__(self, runtime: Runtime, frame: Frame) -> None:
+        self.runtime = runtime
+        self.frame = replace(frame, replaying=True)
+        self.before: Frame | None = None
+
+    def __enter__(self) -> None:
+        self.before, self.runtime.frame = self.runtime.frame, self.frame
+
+    def __exit__(self, *error: object) -> None:
+        self.runtime.frame = self.before

@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..objective import annealed, total_kl
 from ..outputs import add_kl
-from ..runtime import Frame, Runtime
+from ..runtime import Frame, Replay, Runtime
 from . import steps
 from .state import Patch, patch_of
 
@@ -100,13 +100,14 @@ def prepare_checkpointing(patch: Patch) -> None:
                 "Gradient checkpointing with use_reentrant=True loses the gradient of the KL. Use "
                 "model.gradient_checkpointing_enable({'use_reentrant': False})."
             )
-        if isinstance(function, partial) and "context_fn" not in keywords:
-            module._gradient_checkpointing_func = partial(
-                function, context_fn=partial(checkpoint_contexts, patch.runtime)
-            )
+        # Somebody else's contexts are left alone; noise="entry" can do without ours.
+        theirs = keywords.get("context_fn")
+        if isinstance(function, partial) and (theirs is None or getattr(theirs, "func", None) is checkpoint_contexts):
+            contexts = partial(checkpoint_contexts, patch.runtime)
+            module._gradient_checkpointing_func = partial(function, context_fn=contexts)
 
 
 def checkpoint_contexts(runtime: Runtime) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
     """The contexts of a checkpointed layer, for its forward and for its recomputation."""
     frame = runtime.frame
-    return nullcontext(), nullcontext() if frame is None else runtime.replay(frame)
+    return nullcontext(), nullcontext() if frame is None else Replay(runtime, frame)

@@ -1,0 +1,49 @@
+import math
+
+import pytest
+import torch
+
+from hf_bam.objective import KlTerm, annealed, total_kl
+
+
+def term(total, count, queries=None):
+    as_tensor = torch.tensor(queries) if queries is not None else None
+    return KlTerm(torch.tensor(total), torch.tensor(count), as_tensor)
+
+
+def test_mean_is_over_the_entries_of_an_example_and_then_over_examples():
+    # Example 1: (6 + 2) / (3 + 1) = 2. Example 2: its second query is padding: 10 / 5 = 2, not (10 + 90) / (5 + 5).
+    kl = term([[6.0, 2.0], [10.0, 90.0]], [[3, 1], [5, 5]], [[True, True], [True, False]])
+    assert kl.reduce("mean").item() == 2.0
+    assert kl.reduce("sum").item() == (8 + 10) / 2
+
+
+def test_an_example_without_entries_does_not_count():
+    kl = term([[6.0], [0.0]], [[3], [0]])
+    assert kl.reduce("mean").item() == 2.0
+    assert kl.reduce("sum").item() == 6.0
+
+
+def test_layers_are_averaged_or_summed():
+    terms = [term([[2.0]], [[1]]), term([[6.0]], [[1]])]
+    assert total_kl(terms, "mean").item() == 4.0
+    assert total_kl(terms, "sum").item() == 8.0
+
+
+def test_no_stochastic_layer_is_an_error():
+    with pytest.raises(ValueError, match="no attention layer was sampled"):
+        total_kl([], "mean")
+
+
+@pytest.mark.parametrize(
+    ("annealing", "expected"),
+    [
+        ("constant", {0: 1.0, 10: 1.0}),
+        ("sigmoid", {0: 0.5, 10: 1 / (1 + math.exp(-1)), 10_000: 1.0}),
+        ("linear", {0: 0.0, 5: 0.5, 10: 1.0, 500: 1.0}),
+        ("cyclic", {0: 0.0, 2: 0.4, 5: 1.0, 9: 1.0, 10: 0.0, 12: 0.4}),
+    ],
+)
+def test_annealing(annealing, expected):
+    for step, factor in expected.items():
+        assert annealed(2.0, annealing, 0.1, torch.tensor(step)).item() == pytest.approx(2 * factor, abs=1e-6)
