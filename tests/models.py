@@ -176,7 +176,12 @@ def vit(**changes: Any) -> PreTrainedModel:
 
 
 def whisper(**changes: Any) -> PreTrainedModel:
-    special = {"num_mel_bins": 8, "max_source_positions": 12, "max_target_positions": 64, "begin_suppress_tokens": None}
+    special = {
+        "num_mel_bins": 8,
+        "max_source_positions": 12,
+        "max_target_positions": 64,
+        "begin_suppress_tokens": None,
+    }
     sizes = {name: value for name, value in SMALL_SEQ2SEQ.items() if name != "max_position_embeddings"}
     return WhisperForConditionalGeneration(WhisperConfig(**{**sizes, **special, **changes}))
 

@@ -73,7 +73,7 @@ def test_json_round_trip_of_every_field():
 
 
 def test_an_unknown_field_is_an_error_that_lists_the_fields():
-    with pytest.raises(ValueError, match="'simga' is not a field of BamConfig.*sigma_prior"):
+    with pytest.raises(ValueError, match=r"'simga' is not a field of BamConfig.*sigma_prior"):
         BamConfig.from_dict({"simga": 1.0})
 
 
@@ -123,5 +123,5 @@ def test_the_recipes_of_the_paper(task, k):
 
 def test_presets_take_changes_and_name_the_choices():
     assert BamConfig.preset("BAM-LC", sigma=0.7).sigma == 0.7
-    with pytest.raises(ValueError, match="preset='BAM-X' is not known.*bam-wc.*squad-2.0"):
+    with pytest.raises(ValueError, match=r"preset='BAM-X' is not known.*bam-wc.*squad-2.0"):
         BamConfig.preset("BAM-X")

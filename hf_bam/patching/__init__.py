@@ -49,8 +49,9 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
         )
     state = Patch(root, config) if before is None else before
     layers = [_build_layer(site, config, state.runtime, use) for site, use in zip(sites, uses, strict=True)]
+    _set_implementation(state, sites)
     if before is None:
-        _switch_on(state, sites)
+        _switch_on(state)
     state.config = config
     for site, layer in zip(sites, layers, strict=True):
         site.module.bam = layer
@@ -76,10 +77,10 @@ def _form(prior: nn.Module) -> tuple[type, list[torch.Size]]:
     return type(prior), [parameter.shape for parameter in prior.parameters()]
 
 
-def _switch_on(state: Patch, sites: list[Site]) -> None:
-    models = [m for m in state.root.modules() if isinstance(m, PreTrainedModel)]
-    configs: list[Any] = [m.config for m in (*models, *(site.module for site in sites))]
-    state.implementations = [(c, c._attn_implementation) for c in {id(c): c for c in configs}.values()]
+def _set_implementation(state: Patch, sites: list[Site]) -> None:
+    if not state.implementations:
+        configs: list[Any] = [m.config for m in (*_models(state.root), *(site.module for site in sites))]
+        state.implementations = [(c, c._attn_implementation) for c in {id(c): c for c in configs}.values()]
     state.root.set_attn_implementation(NAME)
     for site in sites:
         config: Any = site.module.config
@@ -89,12 +90,19 @@ def _switch_on(state: Patch, sites: list[Site]) -> None:
                 f"{type(state.root).__name__} cannot be patched: {site.path} ({type(site.module).__name__}) does not "
                 "follow model.set_attn_implementation()."
             )
-    for model in models:
+
+
+def _switch_on(state: Patch) -> None:
+    for model in _models(state.root):
         setattr(model, ATTRIBUTE, state)
         state.handles += hooks.install(model)
     steps.add_counter(state.root)
     # Without this the Trainer takes the loss for one that is already divided by the accumulation steps.
     state.root.accepts_loss_kwargs = False
+
+
+def _models(root: PreTrainedModel) -> list[PreTrainedModel]:
+    return [module for module in root.modules() if isinstance(module, PreTrainedModel)]
 
 
 def _restore(state: Patch) -> None:

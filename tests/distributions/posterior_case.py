@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -23,7 +24,7 @@ def numerical_kl(q: Any, p: Any, location: float, spread: float, lowest: float, 
     edges = np.linspace(lowest, highest, 9)
     pieces = [
         integrate.quad(integrand, a, b, epsabs=1e-13, epsrel=1e-10, limit=200)[0]
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
+        for a, b in itertools.pairwise(edges)
     ]
     return math.fsum(pieces)
 
@@ -62,9 +63,7 @@ class PosteriorCase:
     def test_a_generator_makes_the_noise_reproducible_and_leaves_the_global_one_alone(self):
         for posterior in self.posteriors:
             before = torch.get_rng_state()
-            first, again = (
-                posterior.log_noise((5, 7), generator=torch.Generator().manual_seed(3)) for _ in range(2)
-            )
+            first, again = (posterior.log_noise((5, 7), generator=torch.Generator().manual_seed(3)) for _ in range(2))
             assert torch.equal(first, again)
             assert torch.equal(before, torch.get_rng_state())
             assert first.unique().numel() == first.numel()
