@@ -49,7 +49,7 @@ def bam_attention_forward(
 
     groups = query.shape[1] // key.shape[1]
     key, value = (x.repeat_interleave(groups, dim=1) if groups > 1 else x for x in (key, value))
-    visible = visible_keys(module, query, key, attention_mask, is_causal)  # (B or 1, H or 1, T, S)
+    visible = visible_keys(module, query, key, attention_mask, is_causal)
     scores = attention_scores(query, key, attention_mask, scaling, **kwargs)
     scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
 
@@ -91,15 +91,19 @@ def attention_scores(
 def visible_keys(
     module: nn.Module, query: Tensor, key: Tensor, attention_mask: Tensor | None, is_causal: bool | None
 ) -> Tensor:
-    """Which keys each query may attend to: from the mask, boolean or additive, or from the causal flag without one."""
+    """Which keys each query may attend to: from the mask, boolean or additive, or from the causal flag without one.
+
+    Broadcastable to (B, H, T, S).
+    """
     queries, keys = query.shape[2], key.shape[2]
     if attention_mask is not None:
         mask = attention_mask[..., :keys]
         return mask if mask.dtype == torch.bool else mask > HIDDEN_BELOW
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    everything = torch.ones((), dtype=torch.bool, device=query.device).expand(1, 1, queries, keys)
     # Without a mask, causal means that query i is token i: the keys of an empty static cache lie behind all queries.
-    return everything.tril() if causal and queries > 1 else everything
+    rows = queries if causal and queries > 1 else 1
+    everything = torch.ones(1, 1, rows, keys, dtype=torch.bool, device=query.device)
+    return everything.tril() if rows > 1 else everything
 
 
 def _needs_weights(layer: BamLayer | None, kwargs: dict[str, Any]) -> bool:

@@ -23,8 +23,7 @@ def numerical_kl(q: Any, p: Any, location: float, spread: float, lowest: float, 
 
     edges = np.linspace(lowest, highest, 9)
     pieces = [
-        integrate.quad(integrand, a, b, epsabs=1e-13, epsrel=1e-10, limit=200)[0]
-        for a, b in itertools.pairwise(edges)
+        integrate.quad(integrand, a, b, epsabs=1e-13, epsrel=1e-10, limit=200)[0] for a, b in itertools.pairwise(edges)
     ]
     return math.fsum(pieces)
 

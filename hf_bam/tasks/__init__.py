@@ -1,0 +1,1 @@
+"""Tasks to finetune on."""
