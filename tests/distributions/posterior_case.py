@@ -75,7 +75,7 @@ class PosteriorCase:
     def test_kl_gradcheck(self):
         for posterior in self.posteriors:
             log_mean, log_psi = torch.empty(2, 20, dtype=torch.float64).uniform_(-6, 0).requires_grad_()
-            assert torch.autograd.gradcheck(posterior.kl, (log_mean, log_psi), atol=1e-4, rtol=1e-4)
+            assert torch.autograd.gradcheck(posterior.kl, (log_mean, log_psi))
 
     def test_kl_and_its_gradient_are_finite_for_vanishing_weights_in_float32(self):
         for posterior in self.posteriors:
