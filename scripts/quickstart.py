@@ -30,7 +30,8 @@ def train(model, encode, sentences, steps):
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
     model.bert.embeddings.word_embeddings.requires_grad_(False)  # half of the weights, and a minute is short
     for _ in (bar := tqdm(range(steps), desc="training")):
-        batch = random.sample(sentences, 32)
+        start = random.randrange(len(sentences) - 31)
+        batch = sentences[start : start + 32]  # neighbours in length: little padding
         out = model.train()(**encode([s.text for s in batch]), labels=torch.tensor([s.label for s in batch]))
         out.loss.backward()
         optimizer.step()
@@ -57,7 +58,7 @@ def main():
 
     movies = sentiment.load(sentiment.download(Path(".cache")), "movies")
     random.shuffle(movies)
-    test, training = movies[:400], movies[400:]
+    test, training = (sorted(part, key=lambda s: len(s.text)) for part in (movies[:256], movies[256:]))
     print(f"{len(training)} movie reviews to train on, {len(test)} to test; for example: {test[0].text!r}")
     tokenizer = AutoTokenizer.from_pretrained(get_model_path())
     model = AutoModelForSequenceClassification.from_pretrained(get_model_path(), num_labels=2)
