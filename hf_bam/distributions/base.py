@@ -17,7 +17,6 @@ class Posterior(ABC):
     fields of [`BamConfig`][hf_bam.BamConfig]; everything happens in log space.
     """
 
-    @abstractmethod
     def log_noise(
         self,
         shape: Sequence[int],
@@ -27,6 +26,11 @@ class Posterior(ABC):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Independent draws of ``log z`` with ``E[z] = 1``; always finite."""
+        return self.fill(torch.empty(tuple(shape), device=device, dtype=dtype), generator)
+
+    @abstractmethod
+    def fill(self, noise: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Fills a tensor with draws of ``log z``, in place."""
 
     @abstractmethod
     def kl(self, log_mean: Tensor, log_psi: Tensor) -> Tensor:

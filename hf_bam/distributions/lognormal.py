@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,17 +18,9 @@ class Lognormal(Posterior):
     sigma: float
     sigma_prior: float
 
-    def log_noise(
-        self,
-        shape: Sequence[int],
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype = torch.float32,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
+    def fill(self, noise: Tensor, generator: torch.Generator | None) -> Tensor:
         """``log z = sigma*eps - sigma^2/2`` with ``eps ~ N(0, 1)``."""
-        normal = torch.randn(tuple(shape), device=device, dtype=dtype, generator=generator)
-        return normal.mul_(self.sigma).sub_(self.sigma**2 / 2)
+        return noise.normal_(generator=generator).mul_(self.sigma).sub_(self.sigma**2 / 2)
 
     def kl(self, log_mean: Tensor, log_psi: Tensor) -> Tensor:
         """KL(Lognormal || Lognormal), that of the two normal laws of ``log S``.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -27,19 +26,11 @@ class Weibull(Posterior):
     alpha: float | None = None
     prior_shape: str = "beta*psi"
 
-    def log_noise(
-        self,
-        shape: Sequence[int],
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype = torch.float32,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
+    def fill(self, noise: Tensor, generator: torch.Generator | None) -> Tensor:
         """``log z = log(E)/k - log Gamma(1 + 1/k)`` with ``E ~ Exp(1)``."""
-        exponential = torch.empty(tuple(shape), device=device, dtype=dtype).exponential_(generator=generator)
         # The generator may return 0, whose logarithm would spoil a row.
-        exponential.clamp_(min=torch.finfo(dtype).tiny)
-        return exponential.log_().div_(self.k).sub_(math.lgamma(1 + 1 / self.k))
+        noise.exponential_(generator=generator).clamp_(min=torch.finfo(noise.dtype).tiny)
+        return noise.log_().div_(self.k).sub_(math.lgamma(1 + 1 / self.k))
 
     def log_shape(self, log_psi: Tensor) -> Tensor:
         """``log alpha`` of the Gamma prior: ``beta*Psi`` (mean ``Psi``), the paper's ``Psi``, or a constant."""
