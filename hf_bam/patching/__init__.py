@@ -16,9 +16,11 @@ from ..layer import BamLayer
 from ..runtime import Runtime
 from . import hooks, steps
 from .discovery import Site, UnsupportedModelError, find_sites, stochastic_uses
-from .state import ATTRIBUTE, Patch, base_model, find_patch, patch_of
+from .state import ATTRIBUTE, Patch, base_model, find_patches, patch_of
 
 __all__ = ["UnsupportedModelError", "get_config", "is_patched", "patch", "sampling", "set_step", "unpatch"]
+
+LOSS_KWARGS = "accepts_loss_kwargs"
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -42,15 +44,17 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
     config = BamConfig.from_dict(settings) if config is None else config.replace(**settings)
     sites = find_sites(root)
     uses = stochastic_uses(sites, config)
-    before = find_patch(root)
-    if before is not None and before.root is not root:
-        raise ValueError(
-            f"This {type(root).__name__} is a part of a {type(before.root).__name__} that is patched; patch that one."
-        )
-    state = Patch(root, config) if before is None else before
+    patches = find_patches(root)
+    for other in patches:
+        if other.root is not root:
+            raise ValueError(
+                f"{type(root).__name__} has parts in common with a {type(other.root).__name__} that is patched; "
+                "unpatch that one first."
+            )
+    state = patches[0] if patches else Patch(root, config)
     layers = [_build_layer(site, config, state.runtime, use) for site, use in zip(sites, uses, strict=True)]
     _set_implementation(state, sites)
-    if before is None:
+    if not patches:
         _switch_on(state)
     state.config = config
     for site, layer in zip(sites, layers, strict=True):
@@ -98,7 +102,8 @@ def _switch_on(state: Patch) -> None:
         state.handles += hooks.install(model)
     steps.add_counter(state.root)
     # Without this the Trainer takes the loss for one that is already divided by the accumulation steps.
-    state.root.accepts_loss_kwargs = False
+    state.attributes = {name: value for name, value in vars(state.root).items() if name == LOSS_KWARGS}
+    setattr(state.root, LOSS_KWARGS, False)
 
 
 def _models(root: PreTrainedModel) -> list[PreTrainedModel]:
@@ -116,18 +121,19 @@ def unpatch(model: Model) -> Model:
     for handle in state.handles:
         handle.remove()
     for module in state.root.modules():
-        if hasattr(module, "bam"):
+        if isinstance(getattr(module, "bam", None), BamLayer):
             del module.bam
         vars(module).pop(ATTRIBUTE, None)
     steps.remove_counter(state.root)
-    del state.root.accepts_loss_kwargs
+    delattr(state.root, LOSS_KWARGS)
+    vars(state.root).update(state.attributes)
     _restore(state)
     return model
 
 
 def is_patched(model: nn.Module) -> bool:
-    """Whether the model has Bayesian attention."""
-    return find_patch(model) is not None
+    """Whether the model, or one inside it, has Bayesian attention."""
+    return bool(find_patches(model))
 
 
 def get_config(model: nn.Module) -> BamConfig:

@@ -14,7 +14,7 @@ from ..objective import annealed, total_kl
 from ..outputs import add_kl
 from ..runtime import Frame, Replay, Runtime
 from . import steps
-from .state import Patch, patch_of
+from .state import ATTRIBUTE, Patch
 
 
 def install(model: nn.Module) -> list[RemovableHandle]:
@@ -29,7 +29,7 @@ def open_frame(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, argument_names: tuple[str, ...]
 ) -> None:
     """Begins to collect the KL, unless a model around this one has begun already."""
-    patch = patch_of(model)
+    patch: Patch = vars(model)[ATTRIBUTE]
     current = patch.runtime.frame
     # A frame of its own that is still open was left behind by an exception in a compiled forward.
     if current is not None and current.owner is not model:
@@ -46,7 +46,7 @@ def open_frame(
 
 def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
     """Adds the KL to the output; also runs, with `output=None`, when the forward raised."""
-    patch = patch_of(model)
+    patch: Patch = vars(model)[ATTRIBUTE]
     frame = patch.runtime.frame
     if frame is None or frame.owner is not model:
         return None

@@ -22,12 +22,14 @@ class Patch:
     Attributes:
         root: the model that was patched. The models inside it share the record.
         implementations: every model config with the attention implementation that it had.
+        attributes: attributes of the root that were overwritten.
     """
 
     root: PreTrainedModel
     config: BamConfig
     runtime: Runtime = field(default_factory=Runtime)
     implementations: list[tuple[Any, Any]] = field(default_factory=list)
+    attributes: dict[str, Any] = field(default_factory=dict)
     handles: list[RemovableHandle] = field(default_factory=list)
 
 
@@ -44,12 +46,17 @@ def base_model(model: nn.Module) -> PreTrainedModel:
     )
 
 
-def find_patch(model: nn.Module) -> Patch | None:
-    return vars(base_model(model)).get(ATTRIBUTE)
+def find_patches(model: nn.Module) -> list[Patch]:
+    """The records of the patched models inside a module, which may be a wrapper (DDP, PEFT, torch.compile)."""
+    records = (vars(module).get(ATTRIBUTE) for module in model.modules())
+    return list({id(record): record for record in records if record is not None}.values())
 
 
 def patch_of(model: nn.Module) -> Patch:
-    patch = find_patch(model)
-    if patch is None:
-        raise ValueError(f"This {type(model).__name__} is not patched; call hf_bam.patch(model) first.")
-    return patch
+    """The record of a patched model, or an error."""
+    patches = find_patches(model)
+    if len(patches) == 1:
+        return patches[0]
+    if patches:
+        raise ValueError(f"This {type(model).__name__} holds {len(patches)} patched models; name one of them.")
+    raise ValueError(f"This {type(model).__name__} is not patched; call hf_bam.patch(model) first.")

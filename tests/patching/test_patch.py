@@ -270,8 +270,31 @@ def test_the_base_model_inside_a_patched_model_works_by_itself():
     batch.pop("labels")
     out = model.bert(**batch)
     assert out.kl_loss.requires_grad
-    with pytest.raises(ValueError, match="part of a BertForSequenceClassification"):
+    with pytest.raises(ValueError, match=r"parts in common with a BertForSequenceClassification"):
         hf_bam.patch(model.bert)
+    inner = bert()
+    hf_bam.patch(inner.bert)
+    with pytest.raises(ValueError, match=r"parts in common with a BertModel"):
+        hf_bam.patch(inner)
+    hf_bam.unpatch(inner.bert)
+    hf_bam.patch(inner)
+
+
+def test_what_the_model_said_about_its_loss_is_restored():
+    model = bert()
+    model.accepts_loss_kwargs = True
+    assert hf_bam.patch(model).accepts_loss_kwargs is False
+    assert hf_bam.unpatch(model).accepts_loss_kwargs is True
+
+
+def test_wrappers_are_looked_through():
+    model, batch = hf_bam.patch(bert(), k=1.0).eval(), classification()
+    wrapped = nn.DataParallel(model)
+    assert hf_bam.is_patched(wrapped)
+    with hf_bam.sampling(wrapped):
+        assert not torch.equal(wrapped(**batch).logits, wrapped(**batch).logits)
+    with pytest.raises(ValueError, match="holds 2 patched models"):
+        hf_bam.get_config(nn.ModuleList([model, hf_bam.patch(bert())]))
 
 
 def test_peft_models():
