@@ -33,7 +33,8 @@ def bam_attention_forward(
     Mean mode is handed to the fused kernel. A module without a `bam` layer is always in mean mode.
     """
     layer: BamLayer | None = getattr(module, "bam", None)
-    stochastic = layer is not None and layer.is_stochastic_now()
+    use = 0 if layer is None else layer.begin_use(query.shape[2], key.shape[2])
+    stochastic = layer is not None and layer.is_stochastic(use)
     if not stochastic and not _needs_weights(layer, kwargs):
         return ALL_ATTENTION_FUNCTIONS["sdpa"](
             module,
@@ -57,7 +58,7 @@ def bam_attention_forward(
     if layer is not None and stochastic:
         if layer.training:
             layer.add_kl(scores.log_softmax(dim=-1), key, visible)
-        noisy = scores + layer.log_noise(scores)
+        noisy = scores + layer.log_noise(scores, use)
     # Filled once more for rows in which no key is visible: their weights are zero.
     weights = noisy.softmax(dim=-1).masked_fill(~visible, 0.0).to(value.dtype)
     weights = nn.functional.dropout(weights, p=dropout, training=module.training)

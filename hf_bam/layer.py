@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .config import BamConfig
+from .counter import uniform
 from .distributions import FAMILIES, Posterior
 from .objective import KlTerm
 from .priors import PRIORS, Prior
-from .runtime import Runtime
+from .runtime import Draws, Runtime
 
 
 class BamLayer(nn.Module):
@@ -20,7 +22,9 @@ class BamLayer(nn.Module):
     Args:
         noise: `"entry"` or `"key"`, see [`BamConfig`][hf_bam.BamConfig].
         decoder: whether the queries are tokens of the decoder of an encoder-decoder model.
+        cross: whether the keys come from elsewhere than the queries.
         uses: for each use of the module within a forward, whether it is stochastic. One entry for most models.
+        number: tells the module from the others of its model.
     """
 
     def __init__(
@@ -31,7 +35,9 @@ class BamLayer(nn.Module):
         *,
         noise: str = "entry",
         decoder: bool = False,
+        cross: bool = False,
         uses: tuple[bool, ...] = (True,),
+        number: int = 0,
     ) -> None:
         super().__init__()
         self.posterior = posterior
@@ -39,12 +45,13 @@ class BamLayer(nn.Module):
         self.runtime = runtime
         self.noise = noise
         self.decoder = decoder
+        self.cross = cross
         self.uses = uses
+        self.number = number
 
     @classmethod
-    def build(
-        cls, config: BamConfig, runtime: Runtime, *, head_dim: int, decoder: bool, uses: tuple[bool, ...]
-    ) -> BamLayer:
+    def build(cls, config: BamConfig, runtime: Runtime, *, head_dim: int, **place: Any) -> BamLayer:
+        """The layer for a config; `place` are the arguments that say where it is."""
         family = FAMILIES[config.family]
         posterior = family(**{f.name: getattr(config, f.name) for f in dataclasses.fields(family)})  # type: ignore[arg-type]
         prior = PRIORS[config.prior]
@@ -54,31 +61,51 @@ class BamLayer(nn.Module):
             prior(**{name: values[name] for name in prior.takes}),
             runtime,
             noise=config.noise,
-            decoder=decoder,
-            uses=uses,
+            **place,
         )
 
-    def is_stochastic_now(self) -> bool:
-        """Whether the present use of the module draws its weights: in training, or within `hf_bam.sampling`."""
+    def begin_use(self, queries: int, keys: int) -> int:
+        """Notes that the module runs, and says for which time in this forward."""
         frame = self.runtime.frame
-        # Counted also in mean mode, so that the numbers of the uses do not depend on the mode.
-        use = 0 if len(self.uses) == 1 or frame is None else frame.next_use(self)
-        return self.uses[use % len(self.uses)] and (self.training or self.runtime.draws is not None)
+        if frame is None:
+            return 0
+        if not self.cross:
+            frame.past = keys - queries
+        return frame.next_use(self) % len(self.uses) if len(self.uses) > 1 else 0
 
-    def log_noise(self, scores: Tensor) -> Tensor:
+    def is_stochastic(self, use: int) -> bool:
+        """Whether this use of the module draws its weights: in training, or within `hf_bam.sampling`."""
+        return self.uses[use] and (self.training or self.runtime.draws is not None)
+
+    def log_noise(self, scores: Tensor, use: int) -> Tensor:
         """Log noise that broadcasts against the scores, (B, H, T, S) or (B, H, 1, S).
 
         Training draws from the global generator: gradient checkpointing restores it before it runs a layer again,
         and a generator of our own it would not.
         """
         batch, heads, queries, keys = scores.shape
+        queries = 1 if self.noise == "key" else queries
         draws = None if self.training else self.runtime.draws
+        if draws is not None and draws.hold:
+            return self.held_noise((batch, heads, queries, keys), draws, use, scores.device).to(scores.dtype)
         return self.posterior.log_noise(
-            (batch, heads, 1 if self.noise == "key" else queries, keys),
+            (batch, heads, queries, keys),
             device=scores.device,
             dtype=scores.dtype,
             generator=None if draws is None else draws.generator(scores.device),
         )
+
+    def held_noise(self, shape: tuple[int, int, int, int], draws: Draws, use: int, device: torch.device) -> Tensor:
+        """Log noise as a function of group, head, query and key, counted from the beginning of the text."""
+        rows, heads, queries, keys = (torch.arange(size, device=device) for size in shape)
+        groups = draws.groups or shape[0]
+        if shape[0] % groups:
+            raise ValueError(f"groups={groups} does not divide the batch of {shape[0]} rows.")
+        past = 0 if self.runtime.frame is None or self.noise == "key" else self.runtime.frame.past
+        seed = hash((draws.seed, self.number, use))
+        row = (rows // (shape[0] // groups))[:, None, None, None]
+        u = uniform(seed, row, heads[:, None, None], (queries + past)[:, None], keys)
+        return self.posterior.quantile(u)
 
     def add_kl(self, log_p: Tensor, key: Tensor, visible: Tensor) -> None:
         """Adds the KL of this attention call to the open forward pass.

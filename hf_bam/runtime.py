@@ -22,6 +22,7 @@ class Frame:
         owner: the model whose forward opened the frame.
         encoder_tokens, decoder_tokens: (B, L) which tokens of each side are real, or None when that is not known.
         wants_weights: whether the caller asked for attention weights.
+        past: how many tokens of the decoder lie in the cache.
         replaying: gradient checkpointing runs a layer once more; its KL is already counted.
     """
 
@@ -29,6 +30,7 @@ class Frame:
     encoder_tokens: Tensor | None = None
     decoder_tokens: Tensor | None = None
     wants_weights: bool = False
+    past: int = 0
     replaying: bool = False
     terms: list[KlTerm] = field(default_factory=list)
     uses: Counter[nn.Module] = field(default_factory=Counter)
@@ -55,9 +57,16 @@ class Frame:
 
 @dataclass
 class Draws:
-    """Random numbers for sampling in evaluation mode: from the global generator, or from a seed of their own."""
+    """Random numbers for sampling in evaluation mode: from the global generator, or from a seed of their own.
+
+    Attributes:
+        hold: one draw for all forwards, as a function of the place of a weight, see `hf_bam.counter`.
+        groups: with `hold`, into how many equal parts a batch falls; the rows of a part share their noise.
+    """
 
     seed: int | None = None
+    hold: bool = False
+    groups: int | None = None
     generators: dict[torch.device, torch.Generator] = field(default_factory=dict)
 
     def generator(self, device: torch.device) -> torch.Generator | None:
@@ -90,9 +99,9 @@ class Runtime:
         return getattr(self._local, "draws", None)
 
     @contextmanager
-    def sampling(self, seed: int | None) -> Iterator[None]:
+    def sampling(self, draws: Draws | None) -> Iterator[None]:
         before = self.draws
-        self._local.draws = Draws(seed)
+        self._local.draws = draws
         try:
             yield
         finally:

@@ -22,7 +22,7 @@ class Attention(nn.Module):
 
     def __init__(self, **settings):
         super().__init__()
-        self.bam = BamLayer.build(BamConfig(**settings), Runtime(), head_dim=D, decoder=False, uses=(True,))
+        self.bam = BamLayer.build(BamConfig(**settings), Runtime(), head_dim=D)
 
     def forward(self, query, key, value, mask=None, **kwargs):
         self.bam.runtime.frame = self.frame = Frame(self)

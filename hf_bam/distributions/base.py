@@ -33,6 +33,10 @@ class Posterior(ABC):
         """Fills a tensor with draws of ``log z``, in place."""
 
     @abstractmethod
+    def quantile(self, u: Tensor) -> Tensor:
+        """``log z`` below which a draw falls with probability ``u``, for ``u`` within (0, 1)."""
+
+    @abstractmethod
     def kl(self, log_mean: Tensor, log_psi: Tensor) -> Tensor:
         """KL(q || p) of each weight, in nats.
 

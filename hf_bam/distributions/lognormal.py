@@ -22,6 +22,9 @@ class Lognormal(Posterior):
         """``log z = sigma*eps - sigma^2/2`` with ``eps ~ N(0, 1)``."""
         return noise.normal_(generator=generator).mul_(self.sigma).sub_(self.sigma**2 / 2)
 
+    def quantile(self, u: Tensor) -> Tensor:
+        return self.sigma * torch.special.ndtri(u) - self.sigma**2 / 2
+
     def kl(self, log_mean: Tensor, log_psi: Tensor) -> Tensor:
         """KL(Lognormal || Lognormal), that of the two normal laws of ``log S``.
 

@@ -32,6 +32,9 @@ class Weibull(Posterior):
         noise.exponential_(generator=generator).clamp_(min=torch.finfo(noise.dtype).tiny)
         return noise.log_().div_(self.k).sub_(math.lgamma(1 + 1 / self.k))
 
+    def quantile(self, u: Tensor) -> Tensor:
+        return torch.log(-torch.log1p(-u)) / self.k - math.lgamma(1 + 1 / self.k)
+
     def log_shape(self, log_psi: Tensor) -> Tensor:
         """``log alpha`` of the Gamma prior: ``beta*Psi`` (mean ``Psi``), the paper's ``Psi``, or a constant."""
         if self.alpha is not None:

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from ..attention import NAME
 from ..config import BamConfig
 from ..layer import BamLayer
-from ..runtime import Runtime
+from ..runtime import Draws, Runtime
 from . import hooks, steps
 from .discovery import Site, UnsupportedModelError, find_sites, stochastic_uses
 from .state import ATTRIBUTE, Patch, base_model, find_patches, patch_of
@@ -52,7 +52,7 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
                 "unpatch that one first."
             )
     state = patches[0] if patches else Patch(root, config)
-    layers = [_build_layer(site, config, state.runtime, use) for site, use in zip(sites, uses, strict=True)]
+    layers = [_build_layer(i, *place, config, state.runtime) for i, place in enumerate(zip(sites, uses, strict=True))]
     _set_implementation(state, sites)
     if not patches:
         _switch_on(state)
@@ -62,11 +62,12 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
     return model
 
 
-def _build_layer(site: Site, config: BamConfig, runtime: Runtime, uses: tuple[bool, ...]) -> BamLayer:
+def _build_layer(number: int, site: Site, uses: tuple[bool, ...], config: BamConfig, runtime: Runtime) -> BamLayer:
     """The layer of one attention module, with the prior that the module has if it fits."""
     if not any(uses):
         config = config.replace(prior="none", alpha=None)
-    layer = BamLayer.build(config, runtime, head_dim=site.head_dim, decoder=site.decoder, uses=uses)
+    place = {"decoder": site.decoder, "cross": site.cross, "uses": uses, "number": number}
+    layer = BamLayer.build(config, runtime, head_dim=site.head_dim, **place)
     layer.train(site.module.training)
     reference = next((p for p in site.module.parameters() if p.is_floating_point()), None)
     if reference is not None:
@@ -142,16 +143,25 @@ def get_config(model: nn.Module) -> BamConfig:
 
 
 @contextmanager
-def sampling(model: Model, seed: int | None = None) -> Iterator[Model]:
+def sampling(
+    model: Model, seed: int | None = None, *, hold: bool = False, groups: int | None = None
+) -> Iterator[Model]:
     """Within this context a model in evaluation mode draws its attention afresh in every forward.
 
     Args:
         seed: the draws come from a generator of their own with this seed, so that the same seed gives the same draws
             and the global random state is not touched. None: they come from the global generator.
+        hold: draw once for the whole context. The noise of a weight is then a function of its layer, head, query and
+            key position and its row in the batch, so that `generate` uses one attention function from the first token
+            to the last, with or without a cache.
+        groups: with `hold`, the rows of a batch fall into this many equal parts, and the rows of a part share their
+            noise: the beams of one input, which change places while they are searched.
 
     Training mode always samples, from the global generator; `torch.manual_seed` makes it reproducible.
     """
-    with patch_of(model).runtime.sampling(seed):
+    if hold and seed is None:
+        seed = int(torch.randint(2**62, ()).item())
+    with patch_of(model).runtime.sampling(Draws(seed, hold, groups)):
         yield model
 
 

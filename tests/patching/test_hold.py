@@ -1,0 +1,104 @@
+"""One draw of the attention for a whole generation."""
+
+import pytest
+import torch
+from scipy import stats
+
+import hf_bam
+
+from ..models import ARCHITECTURES, PAD, bert, classification, gpt2, llama, marian, text, translation
+
+# How each of them is told to have larger weights: what a tiny model generates should depend on its attention.
+GENERATORS = {
+    "bert-decoder": {"initializer_range": 0.5},
+    "gpt2": {"initializer_range": 0.5},
+    "llama": {"initializer_range": 0.5},
+    "bert2bert": {"initializer_range": 0.5},
+    "marian": {"init_std": 0.5},
+    "bart": {"init_std": 0.5},
+    "t5": {"initializer_factor": 4.0},
+}
+
+
+def generate(model, batch, **options):
+    options = {"max_new_tokens": 8, "min_new_tokens": 8, "do_sample": False, "pad_token_id": PAD, **options}
+    return model.generate(**batch, **options)
+
+
+def prompt(name):
+    # Decoders are fed prompts of equal length, so that padding plays no part.
+    return text((7, 7, 7)) if name in ("bert-decoder", "gpt2", "llama") else text()
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+@pytest.mark.parametrize("noise", ["entry", "key"])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_cache_and_beams_do_not_change_the_draw(name, noise, beams):
+    torch.manual_seed(2)
+    model = ARCHITECTURES[name].build(**GENERATORS[name])
+    hf_bam.patch(model, k=1.0, noise=noise).eval()
+    batch = prompt(name)
+    asked = {"num_beams": beams, "output_scores": True, "return_dict_in_generate": True}
+    outputs = []
+    for seed, use_cache in ((4, True), (4, False), (5, True)):
+        with hf_bam.sampling(model, seed=seed, hold=True, groups=3):
+            outputs.append(generate(model, batch, use_cache=use_cache, **asked))
+    cached, uncached, other = outputs
+    assert torch.equal(cached.sequences, uncached.sequences)
+    torch.testing.assert_close(cached.scores, uncached.scores, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(torch.stack(cached.scores), torch.stack(other.scores), atol=1e-2)
+
+
+def test_forwards_repeat_within_the_context_and_rows_differ():
+    model = hf_bam.patch(bert(), k=1.0).eval()
+    batch = {name: tensor[:1].expand(4, *tensor.shape[1:]) for name, tensor in classification().items()}
+    with hf_bam.sampling(model, hold=True):
+        first, second = model(**batch).logits, model(**batch).logits
+    with hf_bam.sampling(model, hold=True, groups=2):
+        grouped = model(**batch).logits
+    assert torch.equal(first, second)
+    assert first.unique(dim=0).shape[0] == 4
+    assert grouped.unique(dim=0).shape[0] == 2
+    assert torch.equal(grouped[0], grouped[1])
+
+
+def test_held_noise_follows_the_law():
+    model = hf_bam.patch(bert(), k=2.0).eval()
+    with hf_bam.sampling(model, seed=0, hold=True):
+        layer = model.bert.encoder.layer[0].attention.self.bam
+        noise = layer.log_noise(torch.zeros(40, 4, 30, 30), use=0)
+    s = noise.double().exp().flatten().numpy()
+    from ..distributions.test_weibull import scipy_weibull
+
+    assert stats.kstest(s[::7], scipy_weibull(2.0, 1.0).cdf).pvalue > 1e-3
+
+
+def test_layers_hold_different_noise():
+    model = hf_bam.patch(marian(), k=2.0).eval()
+    layers = [module.bam for module in model.modules() if hasattr(module, "bam")]
+    with hf_bam.sampling(model, seed=0, hold=True):
+        noises = torch.stack([layer.log_noise(torch.zeros(2, 4, 5, 5), use=0) for layer in layers])
+    assert noises.flatten(1).unique(dim=0).shape[0] == len(layers)
+
+
+def test_groups_must_divide_the_batch():
+    model = hf_bam.patch(bert()).eval()
+    with hf_bam.sampling(model, hold=True, groups=2), pytest.raises(ValueError, match="groups=2 does not divide"):
+        model(**classification())
+
+
+@pytest.mark.parametrize("build", [gpt2, llama])
+def test_mean_mode_generates_like_the_unpatched_model(build):
+    model = build(initializer_range=0.5).eval()
+    batch = text((7, 7))
+    expected = generate(model, batch)
+    hf_bam.patch(model)
+    for use_cache in (True, False):
+        assert torch.equal(generate(model, batch, use_cache=use_cache), expected)
+
+
+def test_translation_in_mean_mode_is_that_of_the_unpatched_model():
+    model, batch = marian(init_std=0.5).eval(), translation()
+    batch.pop("labels")
+    expected = generate(model, batch, num_beams=3)
+    assert torch.equal(generate(hf_bam.patch(model), batch, num_beams=3), expected)
