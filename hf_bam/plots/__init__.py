@@ -1,0 +1,17 @@
+"""Pictures of calibration, doubt and attention, as matplotlib figures that need no display.
+
+Every function returns a `Figure`: save it with `figure.savefig("name.png")`, or leave it as the last line of a
+notebook cell. matplotlib's global state is not touched.
+"""
+
+from .attention import attention_heatmap, prior_over_keys
+from .calibration import reliability_diagram
+from .doubt import doubt_histograms, risk_coverage
+
+__all__ = [
+    "attention_heatmap",
+    "doubt_histograms",
+    "prior_over_keys",
+    "reliability_diagram",
+    "risk_coverage",
+]

@@ -1,0 +1,56 @@
+"""When to stop drawing: the verdict over all draws can often be told from the first few."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+
+def critical_ratio(draws: int, threshold: float) -> float:
+    """The ratio of mean difference to pooled deviation at which a two-sample t-test of `draws` has this p-value."""
+    t = stats.t.isf(threshold / 2, 2 * draws - 2)
+    return float(t * np.sqrt(2 / draws))
+
+
+def foresee(samples: np.ndarray, total: int, threshold: float, error: float) -> tuple[np.ndarray, np.ndarray]:
+    """Which inputs have a verdict that the remaining draws will hardly change, and what it is.
+
+    The verdict is *certain* when the t-test between the two most probable classes over all `total` draws has a p-value
+    below `threshold`. After m draws the lead of the first class over each other one at the end is predicted by
+    Student's law, with the mean and deviation seen so far; what is not known yet about the deviation, which sets the
+    lead that the test asks for, widens it. "Certain" is settled when the probabilities of falling short of any
+    rival add up to less than `error`, "uncertain" when that of leading some rival is less than `error`.
+
+    Args:
+        samples: (m, B, C) probabilities drawn so far, m at least 2.
+        error: probability of a wrong prediction that is accepted at this look.
+
+    Returns:
+        Two arrays of booleans, (B,): settled, and certain.
+    """
+    drawn, remaining = samples.shape[0], total - samples.shape[0]
+    first = samples.mean(axis=0).argmax(axis=-1)[:, None]  # (B, 1)
+    leader = np.take_along_axis(samples, first[None], axis=-1)  # (m, B, 1)
+    lead = leader - samples  # (m, B, C)
+    pooled = np.sqrt((leader.var(axis=0, ddof=1) + samples.var(axis=0, ddof=1)) / 2)
+    needed = critical_ratio(total, threshold) * pooled
+    if remaining <= 0:
+        short = (lead.mean(axis=0) <= needed).astype(float)
+    else:
+        future = remaining / total * lead.std(axis=0, ddof=1) * np.sqrt(1 / drawn + 1 / remaining)
+        spread = np.hypot(future, needed * np.sqrt(remaining / total / (2 * (drawn - 1))))
+        margin = lead.mean(axis=0) - needed
+        distance = np.divide(margin, spread, out=np.where(margin > 0, np.inf, -np.inf), where=spread > 0)
+        short = stats.t.sf(distance, drawn - 1)  # (B, C) probability that the lead over a rival is too small
+    np.put_along_axis(short, first, 0.0, axis=-1)
+    certain = short.sum(axis=-1) < error
+    uncertain = short.max(axis=-1) > 1 - error
+    return certain | uncertain, certain
+
+
+def schedule(total: int, first: int) -> list[int]:
+    """Cumulative numbers of draws at which to look: `first`, then doubling, up to `total`."""
+    looks = [min(first, total)]
+    while looks[-1] < total:
+        looks.append(min(2 * looks[-1], total))
+    return looks

@@ -1,0 +1,41 @@
+"""Temperature scaling of draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, logsumexp
+
+Array = np.ndarray
+
+
+def best_temperature(samples: Array, labels: Array) -> float:
+    """The temperature that minimises the negative log-likelihood of the mean over draws.
+
+    Args:
+        samples: (S, B, C) probabilities at temperature 1; their logarithms serve as logits.
+        labels: (B,) indices.
+    """
+    logits = np.log(np.clip(samples, 1e-300, None))
+
+    def loss(log_temperature: float) -> float:
+        log_p = log_softmax(logits / np.exp(log_temperature), axis=-1)[:, np.arange(len(labels)), labels]  # (S, B)
+        return float(-logsumexp(log_p, axis=0).mean())
+
+    return float(np.exp(minimize_scalar(loss, bounds=(np.log(0.01), np.log(100)), method="bounded").x))
+
+
+def label_indices(labels: Iterable[int | str], names: Sequence[str], expected: int) -> Array:
+    """Labels as indices, checked."""
+    indices = []
+    for position, label in enumerate(labels):
+        if isinstance(label, str) and label in names:
+            label = names.index(label)
+        if isinstance(label, (bool, str, float)) or not 0 <= int(label) < len(names):
+            raise ValueError(f"labels[{position}] is {label!r}; it must be one of {list(names)} or an index of them.")
+        indices.append(int(label))
+    if len(indices) != expected:
+        raise ValueError(f"There are {len(indices)} labels for {expected} inputs.")
+    return np.array(indices)

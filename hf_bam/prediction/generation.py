@@ -1,0 +1,174 @@
+"""Generated text: what the mean model writes, and how far the draws agree on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..layer import BamLayer
+from ..metrics import pairwise_agreement
+from .folding import Inputs
+from .heads import Head, as_array
+from .inputs import Text
+from .results import Array
+from .samplers import seeded
+
+LOGITS_AT_ONCE = 2**26
+
+
+@dataclass(frozen=True)
+class GeneratedToken:
+    """A token of a generated text, with the doubt about it given the tokens before it.
+
+    Attributes:
+        probability, std: of this token over the draws.
+        entropy, aleatoric, epistemic: of the distribution over the vocabulary, in nats.
+    """
+
+    text: str
+    probability: float
+    std: float
+    entropy: float
+    aleatoric: float
+    epistemic: float
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A generated text.
+
+    Attributes:
+        text: what the deterministic model writes.
+        probability: geometric mean of the token probabilities under the average of the draws.
+        entropy, aleatoric, epistemic: means over the tokens: total doubt, and how much of it more knowledge of the
+            data, or of the model, would remove.
+        hypotheses: texts generated from one draw each, if they were asked for.
+        agreement: mean token overlap (F1) between the hypotheses; NaN without any.
+        samples: (S, L) probability of every token in every draw.
+    """
+
+    text: str
+    probability: float
+    entropy: float
+    aleatoric: float
+    epistemic: float
+    tokens: list[GeneratedToken]
+    hypotheses: list[str]
+    agreement: float
+    truncated: bool
+    draws: int
+    samples: Array = field(repr=False)
+
+
+class TextGeneration(Head):
+    """The text comes from mean attention; every draw then says how probable it finds each of its tokens.
+
+    One draw of the attention serves a whole hypothesis. A draw stands for one possible model, and a text written by a
+    different model at every step would mix the disagreement of models into what each of them says.
+    """
+
+    def predict(self, batch: Sequence[Text]) -> list[Generation]:
+        model = self.sampler.model
+        seq2seq = bool(model.config.is_encoder_decoder)
+        # A decoder goes on where the prompt ends, so padding has to stand before it.
+        inputs, truncated, _ = self.encode(batch, **({} if seq2seq else {"padding_side": "left"}))
+        with self.sampler.pause(), seeded(self.settings.seed):
+            ids: Tensor = model.generate(**inputs, **self.settings.generation)
+        skip = 1 if seq2seq else inputs["input_ids"].shape[1]
+        written = self.written(ids, skip)  # (B, L)
+        scored = self.score(inputs, ids, skip, written)
+        texts = self.hypotheses(inputs, skip)
+        return [
+            self.result(ids[i, skip:], written[i], {name: x[..., i, :] for name, x in scored.items()}, texts[i], cut)
+            for i, cut in enumerate(truncated)
+        ]
+
+    def written(self, ids: Tensor, skip: int) -> Tensor:
+        """(B, L) which of the generated tokens belong to the text: up to the first end token, included."""
+        ends = self.sampler.model.generation_config.eos_token_id
+        ends = torch.tensor([ends] if isinstance(ends, int) else list(ends or []), device=ids.device)
+        is_end = torch.isin(ids[:, skip:], ends)
+        return is_end.long().cumsum(dim=-1) - is_end.long() == 0
+
+    def score(self, inputs: Inputs, ids: Tensor, skip: int, written: Tensor) -> dict[str, Array]:
+        """Token probabilities of all draws (S, B, L), and the entropies (B, L)."""
+        targets = ids[:, skip:]
+        forced, first = self.forced(inputs, ids, skip)
+        vocabulary = self.sampler.model.get_output_embeddings().weight.shape[0]
+        at_once = max(1, LOGITS_AT_ONCE // (vocabulary * ids.numel()))
+        mean: Tensor | None = None
+        entropies, chosen = [], []
+        for start in range(0, self.number, at_once):
+            number = min(at_once, self.number - start)
+            logits = self.sampler.draw(forced, number)["logits"][:, :, first : first + targets.shape[1]]
+            log_p = (logits.float() / self.settings.temperature).log_softmax(dim=-1)  # (n, B, L, V)
+            chosen.append(log_p.gather(-1, targets[None, ..., None].expand(number, -1, -1, -1))[..., 0].exp())
+            entropies.append(torch.special.entr(log_p.exp()).sum(dim=-1))
+            mean = log_p.exp().sum(dim=0) + (0 if mean is None else mean)
+        assert mean is not None
+        total = torch.special.entr(mean / self.number).sum(dim=-1)
+        aleatoric = torch.cat(entropies).mean(dim=0)
+        values = {"chosen": torch.cat(chosen), "entropy": total, "aleatoric": aleatoric}
+        return {name: as_array(value) for name, value in values.items()}
+
+    def forced(self, inputs: Inputs, ids: Tensor, skip: int) -> tuple[Inputs, int]:
+        """Inputs that make the model read its own text, and the position of the first prediction of it."""
+        model = self.sampler.model
+        if not model.config.is_encoder_decoder:
+            mask = torch.cat([inputs["attention_mask"], torch.ones_like(ids[:, skip:])], dim=1)
+            position_ids = (mask.cumsum(dim=-1) - 1).clamp(min=0)
+            named = {"input_ids": ids, "attention_mask": mask, "position_ids": position_ids}
+            return named, skip - 1
+        forced: Inputs = {**inputs, "decoder_input_ids": ids[:, :-1]}
+        encoder = model.get_encoder()
+        if not any(any(m.uses) for m in encoder.modules() if isinstance(m, BamLayer)) and not encoder.training:
+            forced = {"decoder_input_ids": ids[:, :-1], "attention_mask": inputs["attention_mask"]}
+            forced["encoder_outputs"] = encoder(**inputs)  # nothing in it is random: once for all draws
+        return forced, 0
+
+    def hypotheses(self, inputs: Inputs, skip: int) -> list[list[str]]:
+        batch, number = inputs["input_ids"].shape[0], self.settings.hypotheses
+        if not number:
+            return [[] for _ in range(batch)]
+        number = min(number, self.sampler.limit or number)
+        with seeded(self.settings.seed):
+            ids = self.sampler.hypotheses(inputs, number, self.settings.seed, self.settings.generation)
+        texts = [self.tokenizer.batch_decode(part[:, skip:], skip_special_tokens=True) for part in ids]
+        return [[row[i] for row in texts] for i in range(batch)]
+
+    def result(
+        self, ids: Tensor, written: Tensor, scored: dict[str, Array], hypotheses: list[str], truncated: bool
+    ) -> Generation:
+        kept = written.cpu().numpy().astype(bool)
+        chosen = scored["chosen"][:, kept]  # (S, l)
+        total, aleatoric = scored["entropy"][kept], scored["aleatoric"][kept]
+        epistemic = np.clip(total - aleatoric, 0, None)
+        std = chosen.std(axis=0, ddof=1) if len(chosen) > 1 else np.zeros(chosen.shape[1])
+        kept_ids = ids[written].tolist()
+        names = [self.tokenizer.decode([token]) for token in kept_ids]
+        mean = chosen.mean(axis=0)
+        columns = zip(
+            names, mean.tolist(), std.tolist(), total.tolist(), aleatoric.tolist(), epistemic.tolist(), strict=True
+        )
+        return Generation(
+            text=self.tokenizer.decode(kept_ids, skip_special_tokens=True),
+            probability=float(np.exp(np.log(np.clip(mean, 1e-300, None)).mean())) if len(mean) else math.nan,
+            entropy=_mean(total),
+            aleatoric=_mean(aleatoric),
+            epistemic=_mean(epistemic),
+            tokens=[GeneratedToken(*row) for row in columns],
+            hypotheses=hypotheses,
+            agreement=pairwise_agreement(hypotheses, metric="token_f1") if len(hypotheses) > 1 else math.nan,
+            truncated=truncated,
+            draws=len(chosen),
+            samples=chosen,
+        )
+
+
+def _mean(values: Array) -> float:
+    return float(values.mean()) if len(values) else math.nan

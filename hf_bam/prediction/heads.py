@@ -1,0 +1,205 @@
+"""From the draws of a batch to results: one class for each kind of output over a text."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from .adaptive import foresee, schedule
+from .folding import Inputs
+from .inputs import Text
+from .results import Array, Classification, MultiLabel, Regression, Token, Tokens, doubts
+from .samplers import Sampler
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all heads need to know; see [`Predictor`][hf_bam.prediction.Predictor]."""
+
+    samples: int = 32
+    threshold: float = 0.05
+    paired: bool = False
+    temperature: float = 1.0
+    adaptive: bool = False
+    error: float = 0.01
+    level: float = 0.9
+    max_length: int = 512
+    seed: int | None = 0
+    max_answer_tokens: int = 30
+    stride: int = 128
+    n_best: int = 20
+    null_answer: bool = False
+    null_threshold: float = 0.0
+    hypotheses: int = 0
+    generation: dict[str, Any] = field(default_factory=dict)
+
+
+class Head(ABC):
+    """Predicts a batch of inputs with a sampler, within its session."""
+
+    adapts: ClassVar[bool] = False
+    columns: ClassVar[tuple[str, ...]] = ("text",)
+
+    def __init__(self, sampler: Sampler, tokenizer: PreTrainedTokenizerBase, settings: Settings) -> None:
+        self.sampler = sampler
+        self.tokenizer = tokenizer
+        self.settings = settings
+        self.number = min(settings.samples, sampler.limit or settings.samples)
+
+    @property
+    def labels(self) -> list[str]:
+        names = self.sampler.model.config.id2label
+        return [names[index] for index in range(len(names))]
+
+    @abstractmethod
+    def predict(self, batch: Sequence[Any]) -> list[Any]: ...
+
+    def encode(self, texts: Sequence[Text], **options: Any) -> tuple[Inputs, list[bool], Any]:
+        """Model inputs, which texts were cut, and the encoding itself."""
+        limit = self.settings.max_length
+        whole = self.tokenizer(list(texts), verbose=False)["input_ids"]
+        encoding = self.tokenizer(
+            list(texts), padding=True, truncation=True, max_length=limit, return_tensors="pt", **options
+        )
+        return self.model_inputs(encoding), [len(ids) > limit for ids in whole], encoding
+
+    def model_inputs(self, encoding: Any) -> Inputs:
+        """What the model takes of an encoding, on its device."""
+        model = self.sampler.model
+        taken = inspect.signature(model.forward).parameters
+        names = [name for name in self.tokenizer.model_input_names if name in encoding and name in taken]
+        return {name: encoding[name].to(model.device) for name in names}
+
+    def probabilities(self, logits: Tensor) -> Array:
+        return as_array((logits.cpu().double() / self.settings.temperature).softmax(dim=-1))
+
+
+class SequenceClassification(Head):
+    """One label for each text."""
+
+    adapts = True
+
+    def predict(self, batch: Sequence[Text]) -> list[Classification]:
+        inputs, truncated, _ = self.encode(batch)
+        if self.settings.adaptive and self.number > 1:
+            samples, verdicts = self.draw_adaptively(inputs)
+            own = [doubts(x[:, None], self.settings.threshold, self.settings.paired)[0] for x in samples]
+            own = [replace(doubt, certain=bool(verdict)) for doubt, verdict in zip(own, verdicts, strict=True)]
+        else:
+            together = self.probabilities(self.sampler.draw(inputs, self.number)["logits"])  # (S, B, C)
+            samples = list(together.swapaxes(0, 1))
+            own = doubts(together, self.settings.threshold, self.settings.paired)
+        labels = self.labels
+        return [
+            Classification.make(doubt, label=labels[int(x.mean(axis=0).argmax())], truncated=cut, samples=x)
+            for doubt, x, cut in zip(own, samples, truncated, strict=True)
+        ]
+
+    def draw_adaptively(self, inputs: Inputs) -> tuple[list[Array], Array]:
+        """For each input as many draws as its verdict needs, and the verdict."""
+        looks = schedule(self.number, first=max(4, self.number // 8))
+        # Every look may err, so each gets its share of the error.
+        error = self.settings.error / max(1, len(looks) - 1)
+        open_inputs = np.arange(next(iter(inputs.values())).shape[0])
+        samples: list[Array] = [np.zeros((0, len(self.labels)))] * len(open_inputs)
+        verdicts = np.zeros(len(open_inputs), dtype=bool)
+        drawn = 0
+        for look in looks:
+            rows = torch.from_numpy(open_inputs)
+            part = {name: tensor[rows.to(tensor.device)] for name, tensor in inputs.items()}
+            fresh = self.probabilities(self.sampler.draw(part, look - drawn)["logits"])
+            for position, index in enumerate(open_inputs):
+                samples[index] = np.concatenate([samples[index], fresh[:, position]])
+            drawn = look
+            so_far = np.stack([samples[index] for index in open_inputs], axis=1)
+            done, verdicts[open_inputs] = foresee(so_far, looks[-1], self.settings.threshold, error)
+            open_inputs = open_inputs[~done]
+            if len(open_inputs) == 0:
+                break
+        return samples, verdicts
+
+
+class MultiLabelClassification(Head):
+    """Any number of labels for each text."""
+
+    def predict(self, batch: Sequence[Text]) -> list[MultiLabel]:
+        inputs, truncated, _ = self.encode(batch)
+        logits = self.sampler.draw(inputs, self.number)["logits"].cpu().double()
+        samples = as_array((logits / self.settings.temperature).sigmoid())  # (S, B, C)
+        return [self.result(samples[:, index], cut) for index, cut in enumerate(truncated)]
+
+    def result(self, samples: Array, truncated: bool) -> MultiLabel:
+        yes_or_no = np.stack([1 - samples, samples], axis=-1)  # (S, C, 2)
+        own = doubts(yes_or_no, self.settings.threshold, self.settings.paired)
+        means = dict(zip(self.labels, samples.mean(axis=0).tolist(), strict=True))
+        return MultiLabel(
+            labels=[name for name, mean in means.items() if mean > 0.5],
+            probabilities=means,
+            doubts=dict(zip(self.labels, own, strict=True)),
+            truncated=truncated,
+            draws=len(samples),
+            samples=samples,
+        )
+
+
+class TextRegression(Head):
+    """A number for each text."""
+
+    def predict(self, batch: Sequence[Text]) -> list[Regression]:
+        inputs, truncated, _ = self.encode(batch)
+        samples = as_array(self.sampler.draw(inputs, self.number)["logits"].float()[..., 0])  # (S, B)
+        tail = (1 - self.settings.level) / 2
+        low, high = np.quantile(samples, [tail, 1 - tail], axis=0)
+        std = samples.std(axis=0, ddof=1) if len(samples) > 1 else np.zeros(len(batch))
+        columns = {"value": samples.mean(axis=0), "std": std, "low": low, "high": high}
+        return [
+            Regression(
+                **{name: float(column[index]) for name, column in columns.items()},
+                truncated=cut,
+                draws=len(samples),
+                samples=samples[:, index],
+            )
+            for index, cut in enumerate(truncated)
+        ]
+
+
+class TokenClassification(Head):
+    """A label for each token of a text, special tokens left out."""
+
+    def predict(self, batch: Sequence[Text]) -> list[Tokens]:
+        if not self.tokenizer.is_fast:
+            raise ValueError(
+                "Token classification needs a fast tokenizer, which knows where a token stands in its text."
+            )
+        asked = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
+        inputs, truncated, encoding = self.encode(batch, **asked)
+        samples = self.probabilities(self.sampler.draw(inputs, self.number)["logits"])  # (S, B, T, C)
+        results = []
+        for index, text in enumerate(batch):
+            kept = np.flatnonzero(encoding["special_tokens_mask"][index].numpy() == 0)
+            offsets = encoding["offset_mapping"][index][kept].tolist()
+            own = samples[:, index, kept]  # (S, t, C)
+            results.append(Tokens(self.tokens(own, text, offsets), truncated[index], len(own), own))
+        return results
+
+    def tokens(self, samples: Array, text: Text, offsets: list[list[int]]) -> list[Token]:
+        if isinstance(text, tuple):
+            raise TypeError("Token classification takes single texts, not pairs.")
+        own = doubts(samples, self.settings.threshold, self.settings.paired) if offsets else []
+        best = samples.mean(axis=0).argmax(axis=-1)
+        return [
+            Token.make(doubt, label=self.labels[int(index)], text=text[start:end], start=start, end=end)
+            for doubt, index, (start, end) in zip(own, best, offsets, strict=True)
+        ]
+
+
+def as_array(tensor: Tensor) -> Array:
+    return tensor.detach().cpu().double().numpy()

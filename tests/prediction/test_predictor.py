@@ -1,0 +1,255 @@
+"""The predictor on texts: what it takes, what it gives, what it refuses."""
+
+import gc
+import math
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from datasets import Dataset
+from transformers import BertForTokenClassification
+
+import hf_bam
+from hf_bam.metrics import top_two_p_values
+from hf_bam.prediction import BamPredictor, Dropout, Ensemble, Plain, Predictor
+
+from ..models import albert, bert
+
+TEXTS = ["a film of rare beauty", "well, it exists", "bad", "one of the better films of this or of any other year"]
+
+
+@pytest.fixture
+def model(tokenizer):
+    return hf_bam.patch(bert(vocab_size=len(tokenizer), initializer_range=0.3, num_labels=3), k=1.0)
+
+
+def words(model, head):
+    """The same weights under another head."""
+    other = head(model.config)
+    other.bert.load_state_dict(hf_bam.unpatch(model).bert.state_dict(), strict=False)
+    return hf_bam.patch(other, k=1.0)
+
+
+def test_the_fields_of_a_classification(model, tokenizer):
+    results = BamPredictor(model, tokenizer, samples=16)(TEXTS)
+    assert len(results) == 4
+    assert results.samples.shape == (16, 4, 3)
+    np.testing.assert_allclose(results.samples.sum(-1), 1, atol=1e-6)
+    for index, result in enumerate(results):
+        own = results.samples[:, index]
+        best = own.mean(0).argmax()
+        assert result.label == f"LABEL_{best}"
+        assert result.probability == pytest.approx(own.mean(0).max())
+        assert result.std == pytest.approx(own[:, best].std(ddof=1))
+        assert result.p_value == pytest.approx(top_two_p_values(own[:, None])[0])
+        assert result.certain == (result.p_value < 0.05)
+        assert result.entropy == pytest.approx(result.aleatoric + result.epistemic)
+        assert result.epistemic > 0
+        assert result.draws == 16
+        assert not result.truncated
+
+
+def test_results_do_not_depend_on_how_inputs_are_given(model, tokenizer):
+    predictor = BamPredictor(model, tokenizer, samples=4)
+    listed = predictor(TEXTS)
+    dataset = predictor(Dataset.from_dict({"text": TEXTS}))
+    streamed = list(predictor.stream(iter(TEXTS)))
+    renamed = predictor(Dataset.from_dict({"sentence": TEXTS, "text": ["x"] * 4}), columns="sentence")
+    for results in (dataset, streamed, renamed):
+        assert [r.label for r in results] == [r.label for r in listed]
+        assert all(np.array_equal(a.samples, b.samples) for a, b in zip(results, listed, strict=True))
+    assert predictor("bad")[0].label == predictor(["bad"])[0].label
+
+
+def test_pairs(model, tokenizer):
+    predictor = BamPredictor(model, tokenizer, samples=2)
+    pairs = [("first", "second"), ("third", "fourth")]
+    columns = Dataset.from_dict({"a": ["first", "third"], "b": ["second", "fourth"]})
+    assert np.array_equal(predictor(pairs).samples, predictor(columns, columns=("a", "b")).samples)
+    assert not np.array_equal(predictor(pairs).samples, predictor(["first second", "third fourth"]).samples)
+
+
+def test_order_is_kept_over_many_batches(model, tokenizer):
+    """Against the deterministic model, one text at a time."""
+    texts = [f"{word} " * (1 + i % 4) + str(i) for i, word in enumerate(TEXTS * 20)]
+    results = Predictor(Plain(model), tokenizer, batch_size=3)(texts)
+    with torch.no_grad():
+        expected = [
+            model.eval()(**tokenizer(text, return_tensors="pt")).logits.softmax(-1)[0].numpy() for text in texts
+        ]
+    np.testing.assert_allclose(results.samples[0], expected, atol=1e-5)
+
+
+def test_seeds(model, tokenizer):
+    samples = {seed: BamPredictor(model, tokenizer, samples=4, seed=seed)(TEXTS).samples for seed in (0, 1)}
+    assert np.array_equal(samples[0], BamPredictor(model, tokenizer, samples=4, seed=0)(TEXTS).samples)
+    assert not np.array_equal(samples[0], samples[1])
+    afresh = BamPredictor(model, tokenizer, samples=4, seed=None)
+    assert not np.array_equal(afresh(TEXTS).samples, afresh(TEXTS).samples)
+
+
+def test_a_deterministic_model_has_no_epistemic_doubt(model, tokenizer):
+    for predictor in (
+        Predictor(Plain(model), tokenizer),
+        Predictor(Ensemble([model, model]), tokenizer),
+        BamPredictor(hf_bam.patch(model, k=1e12), tokenizer),
+    ):
+        for result in predictor(TEXTS):
+            assert result.epistemic == pytest.approx(0, abs=1e-9)
+            assert result.std == pytest.approx(0, abs=1e-6)
+    plain = Predictor(Plain(model), tokenizer)(TEXTS)[0]
+    assert math.isnan(plain.p_value)
+    assert not plain.certain
+
+
+def test_long_texts_are_cut_and_say_so(model, tokenizer):
+    results = BamPredictor(model, tokenizer, samples=2)(["word " * 500, "word"])
+    assert [result.truncated for result in results] == [True, False]
+    short = BamPredictor(model, tokenizer, samples=2, max_length=4)(["a b c d e f"])
+    assert short[0].truncated
+
+
+def test_adaptive_sampling_draws_less_and_keeps_the_verdict(model, tokenizer):
+    texts = [f"{text} {i}" for i in range(12) for text in TEXTS]
+    full = BamPredictor(model, tokenizer, samples=32)(texts)
+    adaptive = BamPredictor(model, tokenizer, samples=32, adaptive=True, error=0.05)(texts)
+    assert set(adaptive.draws) <= {4, 8, 16, 32}
+    assert adaptive.draws.mean() < 32
+    assert all(len(result.samples) == result.draws for result in adaptive)
+    # Both runs are random: verdicts that hang in the balance may differ between them.
+    agreement = np.mean([a.certain == b.certain for a, b in zip(full, adaptive, strict=True)])
+    assert agreement > 0.8
+    assert np.isnan(adaptive.samples[-1][adaptive.draws < 32]).all()
+    with pytest.raises(ValueError, match="adaptive=True has no verdict"):
+        BamPredictor(hf_bam.patch(albert(num_labels=1)), tokenizer, adaptive=True)
+
+
+def test_multi_label(model, tokenizer):
+    model.config.problem_type = "multi_label_classification"
+    results = BamPredictor(model, tokenizer, samples=16)(TEXTS)
+    assert results.samples.shape == (16, 4, 3)
+    for index, result in enumerate(results):
+        means = results.samples[:, index].mean(0)
+        assert result.labels == [f"LABEL_{i}" for i in range(3) if means[i] > 0.5]
+        assert list(result.probabilities.values()) == pytest.approx(means.tolist())
+        for i, doubt in enumerate(result.doubts.values()):
+            assert doubt.probability == pytest.approx(max(means[i], 1 - means[i]))
+            assert doubt.entropy == pytest.approx(doubt.aleatoric + doubt.epistemic)
+
+
+def test_regression(tokenizer):
+    model = hf_bam.patch(bert(vocab_size=len(tokenizer), initializer_range=0.3, num_labels=1), k=1.0)
+    predictor = BamPredictor(model, tokenizer, samples=40, level=0.8)
+    assert predictor.head_name == "regression"
+    results = predictor(TEXTS)
+    assert results.samples.shape == (40, 4)
+    for index, result in enumerate(results):
+        own = results.samples[:, index]
+        assert (result.value, result.std) == pytest.approx((own.mean(), own.std(ddof=1)))
+        assert (result.low, result.high) == pytest.approx(tuple(np.quantile(own, [0.1, 0.9])))
+        assert result.low < result.value < result.high
+
+
+def test_token_classification(model, tokenizer):
+    results = BamPredictor(words(model, BertForTokenClassification), tokenizer, samples=8)(
+        ["Rare beauty!", "unbelievably bad"]
+    )
+    first = results[0].tokens
+    assert [token.text for token in first] == ["Rare", "beauty", "!"]
+    assert [(token.start, token.end) for token in first] == [(0, 4), (5, 11), (11, 12)]
+    assert results[0].samples.shape == (8, 3, 3)
+    for position, token in enumerate(first):
+        means = results[0].samples[:, position].mean(0)
+        assert token.label == f"LABEL_{means.argmax()}"
+        assert token.probability == pytest.approx(means.max())
+    assert "".join(token.text for token in results[1].tokens) == "unbelievablybad"
+
+
+def test_the_temperature_is_fitted_by_likelihood(model, tokenizer):
+    """Labels drawn from the model's own, cooled probabilities are explained best at their temperature."""
+    texts = [f"{text} {i}" for i in range(250) for text in TEXTS]
+    predictor = Predictor(Plain(model), tokenizer, batch_size=64)
+    logits = np.log(predictor(texts).samples[0]) / 2.5
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    random = np.random.default_rng(0)
+    labels = [int(random.choice(3, p=row)) for row in weights / weights.sum(-1, keepdims=True)]
+    calibrated = predictor.calibrated(texts, labels)
+    assert calibrated.settings.temperature == pytest.approx(2.5, rel=0.25)
+    assert predictor.settings.temperature == 1.0
+    assert [r.label for r in calibrated(TEXTS)] == [r.label for r in predictor(TEXTS)]
+    assert BamPredictor(model, tokenizer, samples=4).calibrated(texts[:40], labels[:40]).settings.temperature != 1.0
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error", "said"),
+    [
+        ([""], ValueError, r"inputs\[0\] is empty"),
+        (["fine", "  \n"], ValueError, r"inputs\[1\] is empty"),
+        (["fine", None], TypeError, r"inputs\[1\] is None"),
+        ([3], TypeError, r"inputs\[0\] is 3"),
+        ([("a", "b", "c")], TypeError, r"inputs\[0\] is \('a', 'b', 'c'\)"),
+        (("a", "b"), TypeError, "may be a pair or two texts"),
+        (None, TypeError, "not NoneType"),
+        (
+            Dataset.from_dict({"sentence": ["a"]}),
+            ValueError,
+            "column 'text' is not in the dataset; its columns are sentence",
+        ),
+    ],
+)
+def test_bad_input_is_told(model, tokenizer, inputs, error, said):
+    with pytest.raises(error, match=said):
+        BamPredictor(model, tokenizer, samples=2)(inputs)
+
+
+def test_bad_settings_are_told(model, tokenizer):
+    for wrong in (0, 2.5, True):
+        with pytest.raises(ValueError, match="samples="):
+            BamPredictor(model, tokenizer, samples=wrong)
+    with pytest.raises(ValueError, match="head='words' is not known; choose one of classification"):
+        BamPredictor(model, tokenizer, head="words")
+    with pytest.raises(ValueError, match="What a BertModel predicts cannot be told"):
+        BamPredictor(hf_bam.patch(hf_bam.unpatch(model).bert), tokenizer)
+    with pytest.raises(ValueError, match="not patched"):
+        BamPredictor(bert(), tokenizer)
+
+
+def test_nothing_in_nothing_out(model, tokenizer):
+    assert len(BamPredictor(model, tokenizer)([])) == 0
+
+
+def memory():
+    """Bytes in use by Python and torch, after what is not needed any more is gone."""
+    gc.collect()
+    return psutil.Process().memory_info().rss
+
+
+def test_a_stream_does_not_keep_what_it_gave_out(tokenizer):
+    """100,000 inputs: memory stays bounded, and the model is free between the windows."""
+    model = hf_bam.patch(bert(vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1, num_attention_heads=1))
+    predictor = BamPredictor(model, tokenizer, samples=2, batch_size=512, token_budget=100_000)
+    stream = predictor.stream(f"text {i % 50}" for i in range(100_000))
+    for _ in range(6_000):
+        next(stream)
+    assert not model._bam.runtime.draws
+    before = memory()
+    for count, _ in enumerate(stream, start=6_001):  # noqa: B007
+        pass
+    assert count == 100_000
+    # Kept results would be 94,000 objects of more than 500 bytes.
+    assert memory() - before < 20e6
+
+
+def test_progress_is_shown_when_asked_for(model, tokenizer, capsys):
+    BamPredictor(model, tokenizer, samples=2)(TEXTS)
+    assert capsys.readouterr().err == ""
+    BamPredictor(model, tokenizer, samples=2, progress=True)(TEXTS)
+    assert "input/s" in capsys.readouterr().err
+
+
+def test_inference_mode_and_dropout_through_the_same_interface(model, tokenizer):
+    with torch.inference_mode():
+        results = Predictor(Dropout(model, rate=0.2), tokenizer, samples=8)(TEXTS)
+    assert results.samples.shape == (8, 4, 3)
+    assert all(result.epistemic > 0 for result in results)

@@ -1,0 +1,92 @@
+"""Question answering: spans, n-best, windows, no answer."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertForQuestionAnswering
+
+import hf_bam
+from hf_bam.prediction import BamPredictor, Plain, Predictor
+
+from ..models import bert
+
+CONTEXT = "The tower is three hundred metres tall. It was built in Paris by a company of engineers in two years."
+QUESTION = "Where was the tower built?"
+
+
+@pytest.fixture
+def model(tokenizer):
+    config = bert(vocab_size=len(tokenizer), initializer_range=0.3, max_position_embeddings=512, num_labels=2).config
+    return hf_bam.patch(BertForQuestionAnswering(config), k=1.0)
+
+
+def best_span(model, tokenizer, most=30):
+    """Brute force over all spans of the context, from the logits of the model."""
+    encoding = tokenizer(QUESTION, CONTEXT, return_tensors="pt", return_offsets_mapping=True)
+    offsets = encoding.pop("offset_mapping")[0].tolist()
+    with torch.no_grad():
+        output = model.eval()(**encoding)
+    inside = [i for i, kind in enumerate(encoding.sequence_ids(0)) if kind == 1]
+    start, end = output.start_logits[0].tolist(), output.end_logits[0].tolist()
+    spans = {(i, j): start[i] + end[j] for i in inside for j in inside if i <= j < i + most}
+    i, j = max(spans, key=spans.get)
+    return (offsets[i][0], offsets[j][1]), spans, start[0] + end[0]
+
+
+def test_the_answer_is_the_most_probable_span(model, tokenizer):
+    (start, end), spans, _ = best_span(model, tokenizer)
+    result = Predictor(Plain(model), tokenizer, n_best=500)([(QUESTION, CONTEXT)])[0]
+    assert (result.start, result.end, result.answer) == (start, end, CONTEXT[start:end])
+    scores = np.array(list(spans.values()))
+    expected = np.exp(scores.max()) / np.exp(scores).sum()
+    assert result.probability == pytest.approx(expected, rel=1e-4)
+    assert np.isnan(result.null_probability)
+
+
+def test_no_answer_is_one_of_the_choices_when_asked_for(model, tokenizer):
+    _, spans, null = best_span(model, tokenizer)
+    result = Predictor(Plain(model), tokenizer, n_best=500, null_answer=True)([(QUESTION, CONTEXT)])[0]
+    expected = np.exp(null) / (np.exp(list(spans.values())).sum() + np.exp(null))
+    assert result.null_probability == pytest.approx(expected, rel=1e-4)
+    forced = Predictor(Plain(model), tokenizer, null_answer=True, null_threshold=-2.0)([(QUESTION, CONTEXT)])[0]
+    assert (forced.answer, forced.start, forced.end) == ("", 0, 0)
+    never = Predictor(Plain(model), tokenizer, null_answer=True, null_threshold=2.0)([(QUESTION, CONTEXT)])[0]
+    assert never.answer
+
+
+def test_draws_are_averaged_and_their_doubt_is_told(model, tokenizer):
+    result = BamPredictor(model, tokenizer, samples=12, n_best=6)({"question": QUESTION, "context": CONTEXT})[0]
+    assert len(result.n_best) == 6
+    assert result.samples.shape == (12, 6)
+    probabilities = [candidate.probability for candidate in result.n_best]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert probabilities == pytest.approx(result.samples.mean(0).tolist())
+    assert result.answer == result.n_best[0].answer
+    assert result.std > 0
+    assert result.epistemic > 0
+    assert result.entropy == pytest.approx(result.aleatoric + result.epistemic)
+
+
+def test_long_contexts_are_split_and_answers_keep_their_place(model, tokenizer):
+    long = " ".join(f"{CONTEXT} Number {i}." for i in range(12))
+    predictor = BamPredictor(model, tokenizer, samples=3, max_length=64, stride=16, n_best=20)
+    result = predictor([(QUESTION, long)])[0]
+    assert all(long[c.start : c.end] == c.answer for c in result.n_best)
+    assert max(c.start for c in result.n_best) > 300  # beyond the first window
+    whole = BamPredictor(model, tokenizer, samples=3)([(QUESTION, CONTEXT)])[0]
+    assert whole.answer in CONTEXT
+
+
+def test_answers_are_not_longer_than_allowed(model, tokenizer):
+    result = BamPredictor(model, tokenizer, samples=2, max_answer_tokens=2)([(QUESTION, CONTEXT)])[0]
+    assert all(len(tokenizer.tokenize(c.answer)) <= 2 for c in result.n_best)
+
+
+def test_bad_questions_are_told(model, tokenizer):
+    predictor = BamPredictor(model, tokenizer, samples=2, max_length=40)
+    with pytest.raises(TypeError, match=r"comes as the pair \(question, context\)"):
+        predictor(["only a question"])
+    with pytest.raises(ValueError, match="leaves no room for a context"):
+        predictor([("why " * 60, CONTEXT)])
+    with pytest.raises(ValueError, match=r"inputs\[0\] is empty"):
+        predictor([(QUESTION, " ")])
