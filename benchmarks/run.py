@@ -1,6 +1,7 @@
 """Run a study and write its results beside this file.
 
-python benchmarks/run.py prior    # the contextual prior and beta, about three minutes
+python benchmarks/run.py prior      # the contextual prior and beta, about three minutes
+python benchmarks/run.py predict    # draws folded into the batch, about two minutes
 """
 
 import argparse
@@ -17,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=["prior"])
+    parser.add_argument("study", choices=["predict", "prior"])
     name = parser.parse_args().study
     rows = []
     for row in importlib.import_module(name).study():
