@@ -93,7 +93,7 @@ def compare(
     outcomes, table, others = {}, [], {}
     for name, predictor in predictors.items():
         results, outcomes[name] = _run(predictor, texts)
-        row: dict[str, float | str] = {"method": name, **measure(results, truth, predictor.settings.threshold)}
+        row: dict[str, float | str] = {"method": name, **measure(results, truth)}
         if out_of_domain is not None:
             strange, others[name] = _run(predictor, list(predictor.items(out_of_domain, columns)))
             row["ood_auroc"] = metrics.ood_auroc(_entropies(results), _entropies(strange))
@@ -102,12 +102,12 @@ def compare(
     return Comparison(outcomes, truth, shown, names, table, others or None)
 
 
-def measure(results: Predictions[Classification], labels: Array, threshold: float) -> dict[str, float]:
+def measure(results: Predictions[Classification], labels: Array) -> dict[str, float]:
     """All measures of one method; NaN where one is not defined (no errors at all, or a single draw)."""
     mean = np.stack([result.samples.mean(axis=0) for result in results])  # (B, C)
     right = mean.argmax(axis=-1) == labels
     doubt = _entropies(results)
-    p_values = np.array([result.p_value for result in results])
+    certain = np.array([result.certain for result in results])
     mixed = 0 < right.sum() < len(right)
     return {
         "accuracy": metrics.accuracy(mean, labels),
@@ -117,7 +117,7 @@ def measure(results: Predictions[Classification], labels: Array, threshold: floa
         "error_auroc": metrics.error_auroc(doubt, ~right) if mixed else math.nan,
         "error_aupr": metrics.error_aupr(doubt, ~right) if mixed else math.nan,
         "aurc": metrics.aurc(doubt, ~right),
-        "pavpu": math.nan if np.isnan(p_values).any() else float(metrics.pavpu_from(p_values, right, threshold)),
+        "pavpu": float(np.mean(right == certain)) if results.draws.min() > 1 else math.nan,
         "epistemic": float(np.mean([result.epistemic for result in results])),
     }
 

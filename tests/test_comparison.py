@@ -8,6 +8,7 @@ from sklearn.metrics import accuracy_score, log_loss
 
 import hf_bam
 from hf_bam.comparison import compare
+from hf_bam.metrics import pavpu
 from hf_bam.prediction import BamPredictor, Dropout, Ensemble, Plain, Predictor
 
 from .models import bert
@@ -39,6 +40,7 @@ def test_one_row_for_each_method_with_the_same_measures(predictors):
         assert 0 <= row["ood_auroc"] <= 1
         assert math.isnan(row["pavpu"]) == (row["method"] in ("plain", "temperature"))
         assert row["seconds"] > 0
+    assert result.table[4]["pavpu"] == pytest.approx(pavpu(result.outcomes["BAM"].samples, LABELS))
     rows = {row["method"]: row for row in result.table}
     assert rows["temperature"]["nll"] < rows["plain"]["nll"]
     assert rows["plain"]["epistemic"] == 0 < rows["BAM"]["epistemic"]

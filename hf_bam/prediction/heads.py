@@ -65,11 +65,12 @@ class Head(ABC):
     def encode(self, texts: Sequence[Text], **options: Any) -> tuple[Inputs, list[bool], Any]:
         """Model inputs, which texts were cut, and the encoding itself."""
         limit = self.settings.max_length
-        whole = self.tokenizer(list(texts), verbose=False)["input_ids"]
-        encoding = self.tokenizer(
-            list(texts), padding=True, truncation=True, max_length=limit, return_tensors="pt", **options
-        )
-        return self.model_inputs(encoding), [len(ids) > limit for ids in whole], encoding
+        options = {"padding": True, "return_tensors": "pt", **options}
+        encoding = self.tokenizer(list(texts), verbose=False, **options)
+        truncated = [length > limit for length in encoding["attention_mask"].sum(dim=-1).tolist()]
+        if any(truncated):
+            encoding = self.tokenizer(list(texts), truncation=True, max_length=limit, **options)
+        return self.model_inputs(encoding), truncated, encoding
 
     def model_inputs(self, encoding: Any) -> Inputs:
         """What the model takes of an encoding, on its device."""
@@ -155,7 +156,10 @@ class TextRegression(Head):
 
     def predict(self, batch: Sequence[Text]) -> list[Regression]:
         inputs, truncated, _ = self.encode(batch)
-        samples = as_array(self.sampler.draw(inputs, self.number)["logits"].float()[..., 0])  # (S, B)
+        logits = self.sampler.draw(inputs, self.number)["logits"]
+        if logits.shape[-1] != 1:
+            raise ValueError(f"A regression gives one number for a text; this model gives {logits.shape[-1]}.")
+        samples = as_array(logits[..., 0])  # (S, B)
         tail = (1 - self.settings.level) / 2
         low, high = np.quantile(samples, [tail, 1 - tail], axis=0)
         std = samples.std(axis=0, ddof=1) if len(samples) > 1 else np.zeros(len(batch))

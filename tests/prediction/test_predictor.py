@@ -142,6 +142,8 @@ def test_regression(tokenizer):
     model = hf_bam.patch(bert(vocab_size=len(tokenizer), initializer_range=0.3, num_labels=1), k=1.0)
     predictor = BamPredictor(model, tokenizer, samples=40, level=0.8)
     assert predictor.head_name == "regression"
+    with pytest.raises(ValueError, match="this model gives 3"):
+        BamPredictor(hf_bam.patch(bert(vocab_size=len(tokenizer))), tokenizer, head="regression")(TEXTS)
     results = predictor(TEXTS)
     assert results.samples.shape == (40, 4)
     for index, result in enumerate(results):
