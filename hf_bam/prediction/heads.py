@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -40,6 +41,23 @@ class Settings:
     null_threshold: float = 0.0
     hypotheses: int = 0
     generation: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("threshold", "error", "level"):
+            if not 0 < getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)!r} is not valid; it must be a number between 0 and 1.")
+        if not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature={self.temperature!r} is not valid; it must be a number above 0.")
+        for name, least in {
+            "samples": 1,
+            "max_length": 1,
+            "max_answer_tokens": 1,
+            "n_best": 1,
+            "hypotheses": 0,
+        }.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"{name}={value!r} is not valid; it must be a whole number, {least} or above.")
 
 
 class Head(ABC):

@@ -79,14 +79,12 @@ class Predictor:
         progress: bool | None = None,
         **settings: Any,
     ) -> None:
-        if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
-            raise ValueError(f"samples={samples!r} is not valid; it must be a whole number, 1 or above.")
         self.sampler = sampler
         self.tokenizer = tokenizer
         self.batch_size = batch_size
         self.seed = seed
         self.progress = progress
-        limit = max_length or longest(sampler.model, tokenizer)
+        limit = longest(sampler.model, tokenizer) if max_length is None else max_length
         self.settings = Settings(samples=samples, max_length=limit, seed=seed, **settings)
         self.head_name = head or head_of(sampler.model)
         if self.head_name not in HEADS:

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -29,9 +30,15 @@ with open(f"{sys.argv[1]}/{state.process_index}-of-{state.num_processes}.pkl", "
 """
 
 
-def launch(folder, processes, port):
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def launch(folder, processes):
     """The results (plain, BAM) of every process."""
-    jobs = []
+    jobs, port = [], free_port()
     for rank in range(processes):
         names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1"}
         settings = {**names, "MASTER_PORT": port, "OMP_NUM_THREADS": 1, "ACCELERATE_USE_CPU": "true"}
@@ -44,8 +51,8 @@ def launch(folder, processes, port):
 
 
 def test_two_processes_share_the_work(tmp_path):
-    ((alone, _),) = launch(tmp_path, 1, 0)
-    (first, bam), (second, bam_again) = launch(tmp_path, 2, 29511)
+    ((alone, _),) = launch(tmp_path, 1)
+    (first, bam), (second, bam_again) = launch(tmp_path, 2)
     assert np.array_equal(first, second)
     np.testing.assert_allclose(first, alone, atol=1e-6)
     assert np.array_equal(bam, bam_again)
