@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from ..patching.state import base_model
 from .adaptive import foresee, schedule
 from .folding import Inputs
 from .inputs import Text
@@ -92,10 +93,9 @@ class Head(ABC):
 
     def model_inputs(self, encoding: Any) -> Inputs:
         """What the model takes of an encoding, on its device."""
-        model = self.sampler.model
-        taken = inspect.signature(model.forward).parameters
+        taken = inspect.signature(base_model(self.sampler.model).forward).parameters  # PEFT passes all on
         names = [name for name in self.tokenizer.model_input_names if name in encoding and name in taken]
-        return {name: encoding[name].to(model.device) for name in names}
+        return {name: encoding[name].to(self.sampler.model.device) for name in names}
 
     def probabilities(self, logits: Tensor) -> Array:
         return as_array((logits.cpu().double() / self.settings.temperature).softmax(dim=-1))

@@ -8,6 +8,7 @@ import psutil
 import pytest
 import torch
 from datasets import Dataset
+from peft import LoraConfig, get_peft_model
 from transformers import BertForTokenClassification
 
 import hf_bam
@@ -68,6 +69,14 @@ def test_pairs(model, tokenizer):
     columns = Dataset.from_dict({"a": ["first", "third"], "b": ["second", "fourth"]})
     assert np.array_equal(predictor(pairs).samples, predictor(columns, columns=("a", "b")).samples)
     assert not np.array_equal(predictor(pairs).samples, predictor(["first second", "third fourth"]).samples)
+
+
+def test_peft_models(model, tokenizer):
+    pairs = [("first", "second"), ("third one", "fourth")]
+    before = BamPredictor(model, tokenizer, samples=4)(pairs).samples
+    wrapped = get_peft_model(model, LoraConfig(target_modules=["query"], r=2, task_type="SEQ_CLS"))
+    after = BamPredictor(wrapped, tokenizer, samples=4)(pairs)
+    np.testing.assert_allclose(after.samples, before, atol=1e-5)  # a fresh adapter changes nothing
 
 
 def test_order_is_kept_over_many_batches(model, tokenizer):
