@@ -34,7 +34,8 @@ def open_frame(
     # A frame of its own that is still open was left behind by an exception in a compiled forward.
     if current is not None and current.owner is not model:
         return
-    frame = Frame(model, wants_weights=bool(kwargs.get("output_attentions")))
+    wants_weights = kwargs.get("output_attentions", getattr(model.config, "output_attentions", False))
+    frame = Frame(model, wants_weights=bool(wants_weights))
     if model.training:
         inputs = {**dict(zip(argument_names, args, strict=False)), **kwargs}
         encoder_decoder = "decoder_attention_mask" in argument_names

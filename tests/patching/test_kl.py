@@ -6,12 +6,13 @@ import pytest
 import torch
 from scipy import stats
 from torch.nn.functional import pad
+from transformers import BertForMultipleChoice
 
 import hf_bam
 
 from ..distributions.posterior_case import numerical_kl
 from ..distributions.test_weibull import scipy_weibull
-from ..models import PAD, PROMISED, albert, bert, classification, marian, translation
+from ..models import PAD, PROMISED, albert, bert, classification, marian, text, translation
 
 TEXT = {name: PROMISED[name] for name in ("albert", "bert", "bert-decoder", "bert2bert", "marian")}
 
@@ -84,6 +85,15 @@ def test_further_padding_changes_nothing(architecture, noise, family, reduction)
     narrow, wide = model(**batch), model(**widen(batch, 5))
     torch.testing.assert_close(narrow.kl, wide.kl, rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(narrow.task_loss, wide.task_loss, rtol=1e-6, atol=1e-9)
+
+
+def test_further_padding_changes_nothing_for_multiple_choice():
+    """Its inputs are (B, choices, L), and every choice is an example."""
+    model = hf_bam.patch(BertForMultipleChoice(bert().config).double(), k=1e8).train()
+    flat = text((7, 5, 3, 6))
+    narrow, wide = ({name: x.reshape(2, 2, -1) for name, x in batch.items()} for batch in (flat, widen(flat, 4)))
+    labels = torch.tensor([0, 1])
+    torch.testing.assert_close(model(**narrow, labels=labels).kl, model(**wide, labels=labels).kl, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("noise", ["entry", "key"])

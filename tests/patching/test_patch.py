@@ -174,6 +174,17 @@ def test_evaluation_adds_nothing_and_training_says_the_terms(architecture):
     assert out.kl_loss.requires_grad
 
 
+def test_attention_weights_that_the_config_asks_for():
+    model, batch = bert().eval(), classification()
+    model.set_attn_implementation("eager")
+    model.config.output_attentions = True
+    expected = model(**batch).attentions
+    attentions = hf_bam.patch(model)(**batch).attentions
+    assert len(attentions) == len(expected) == 2
+    for ours, theirs in zip(attentions, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
 def test_tuples_carry_the_kl_in_their_loss(architecture):
     model, batch = hf_bam.patch(architecture.build(), kl_weight=3.0).train(), architecture.batch()
     torch.manual_seed(7)
