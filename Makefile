@@ -1,4 +1,4 @@
-.PHONY: style quality test slow
+.PHONY: style quality test slow docs
 
 style:
 	ruff check --fix hf_bam tests scripts benchmarks setup.py
@@ -11,6 +11,9 @@ quality:
 
 test:
 	scripts/test
+
+docs:
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
 slow:
 	scripts/test -m slow

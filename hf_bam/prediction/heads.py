@@ -24,24 +24,40 @@ from .samplers import Sampler
 
 @dataclass(frozen=True)
 class Settings:
-    """What all heads need to know; see [`Predictor`][hf_bam.prediction.Predictor]."""
+    """How a [`Predictor`][hf_bam.prediction.Predictor] draws and judges; some fields are for one kind of model only."""
 
     samples: int = 32
+    """Draws for each input."""
     threshold: float = 0.05
+    """An input is certain when the p-value of the t-test between its two most probable classes is lower."""
     paired: bool = False
+    """Pair the draws of the two classes in the t-test."""
     temperature: float = 1.0
+    """Divides the logits; `Predictor.calibrated` finds it."""
     adaptive: bool = False
+    """Stop drawing for an input once its verdict is settled; classification only."""
     error: float = 0.01
+    """With `adaptive`, the share of inputs whose verdict may differ from that over all draws."""
     level: float = 0.9
+    """Of the interval of a regression."""
     max_length: int = 512
+    """Longer texts are cut, and their results say so."""
     seed: int | None = 0
+    """The same seed and inputs give the same draws."""
     max_answer_tokens: int = 30
+    """Question answering: the longest answer."""
     stride: int = 128
+    """Question answering: the overlap of the windows of a long context."""
     n_best: int = 20
+    """Question answering: how many answers are weighed and told."""
     null_answer: bool = False
+    """Question answering: whether "no answer" is one of them, as in SQuAD 2.0."""
     null_threshold: float = 0.0
+    """Question answering: by how much the probability of "no answer" has to exceed that of the best span."""
     hypotheses: int = 0
+    """Generation: how many further texts to generate, each from one draw."""
     generation: dict[str, Any] = field(default_factory=dict)
+    """Generation: arguments of `generate`."""
 
     def __post_init__(self) -> None:
         for name in ("threshold", "error", "level"):

@@ -46,24 +46,13 @@ class Predictor:
         sampler: where the draws come from: [`Bam`][hf_bam.prediction.Bam], `Dropout`, `Ensemble` or `Plain`.
         tokenizer: the model's.
         samples: draws for each input.
-        threshold: an input is certain when the p-value of the t-test between its two most probable classes is lower.
-        paired: pair the draws of the two classes in the t-test.
-        temperature: divides the logits, see `fit_temperature`.
-        adaptive: stop drawing for an input once its verdict is settled; classification only.
-        error: with `adaptive`, the share of inputs whose verdict may differ from that over all draws.
-        level: of the interval of a regression.
-        max_answer_tokens, stride, n_best: for question answering: the longest answer, the overlap of the windows of a
-            long context, and how many answers are weighed.
-        null_answer, null_threshold: whether "no answer" is one of them (SQuAD 2.0), and by how much its probability
-            has to exceed that of the best span.
-        hypotheses: for generation, how many texts to generate from as many draws.
-        generation: for generation, arguments of `generate`.
         head: what the model predicts: "classification", "multi-label", "regression", "tokens", "question-answering" or
             "generation". Told from the model by default.
         batch_size: inputs at a time.
         seed: the same seed and inputs give the same draws; None draws afresh in every call.
         max_length: longer texts are cut, and their results say so. The model's own limit by default.
         progress: show a progress bar; by default when writing to a terminal.
+        settings: fields of [`Settings`][hf_bam.prediction.Settings].
     """
 
     def __init__(
