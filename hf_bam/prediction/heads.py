@@ -24,7 +24,7 @@ from .samplers import Sampler
 
 @dataclass(frozen=True)
 class Settings:
-    """How a [`Predictor`][hf_bam.prediction.Predictor] draws and judges; some fields are for one kind of model only."""
+    """How a [`Predictor`][hf_bam.prediction.Predictor] draws and judges; some fields are for one kind of model."""
 
     samples: int = 32
     """Draws for each input."""
