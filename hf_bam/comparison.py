@@ -12,9 +12,9 @@ import numpy as np
 
 from . import metrics
 from .prediction import Classification, Predictions, Predictor
-from .prediction.calibration import label_indices
+from .prediction.inputs import label_indices
+from .prediction.results import Array
 
-Array = np.ndarray
 Columns = str | tuple[str, str] | None
 
 
@@ -133,6 +133,6 @@ def _run(predictor: Predictor, texts: list[Any]) -> tuple[Predictions[Classifica
     results = predictor(texts)
     seconds = time.perf_counter() - start
     most = max(len(result.samples) for result in results)
-    # Draws come in powers of two of a first look, so repeating them does not change their mean.
+    # For the report only: where an input's draws do not divide the most, repeating them moves their mean a little.
     samples = np.stack([np.resize(result.samples, (most, result.samples.shape[1])) for result in results], axis=1)
     return results, Outcome(samples, seconds, results.draws)

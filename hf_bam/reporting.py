@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from . import metrics, plots
 from .comparison import Comparison, Outcome
+from .metrics.classification import predicted
 
 LOWER = frozenset({"nll", "ece", "mce", "brier", "aurc", "e_aurc", "fpr95", "seconds"})
 """Measures of which less is better; of all others more is."""
@@ -129,7 +130,7 @@ def _doubt(outcome: Outcome) -> NDArray[Any]:
 
 def _answers(outcome: Outcome) -> NDArray[Any]:
     """(B,) the most probable class."""
-    return outcome.samples.mean(axis=0, dtype=float).argmax(axis=-1)
+    return predicted(outcome.samples.astype(float))
 
 
 def _most_telling(comparison: Comparison, doubts: Mapping[str, Any], errors: Mapping[str, Any]) -> str:

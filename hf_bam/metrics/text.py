@@ -8,16 +8,16 @@ from itertools import combinations
 from typing import Literal
 
 import numpy as np
-from scipy.special import entr
 
 from ._arrays import Array, Numbers, choice, normalised, whole
+from .uncertainty import entropy
 
 Agreement = Literal["exact", "token_f1"]
 
 
 def token_entropy(probabilities: Numbers) -> Array:
     """Entropy in nats of next-token probabilities: (..., V) to (...)."""
-    return np.asarray(entr(normalised(probabilities, "probabilities")).sum(axis=-1))
+    return entropy(normalised(probabilities, "probabilities"))
 
 
 def distinct(texts: Sequence[str], n: int = 1) -> float:

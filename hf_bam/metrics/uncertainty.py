@@ -15,19 +15,19 @@ from ._arrays import Array, Numbers, draws
 
 def predictive_entropy(samples: Numbers) -> Array:
     """(B,) total uncertainty in nats: the entropy of the mean over draws, H[E p] = -sum_c E p_c log E p_c."""
-    return _entropy(draws(samples).mean(axis=0))
+    return entropy(draws(samples).mean(axis=0))
 
 
 def expected_entropy(samples: Numbers) -> Array:
     """(B,) aleatoric uncertainty in nats: the mean over draws of the entropy, E H[p]."""
-    return _entropy(draws(samples)).mean(axis=0)
+    return entropy(draws(samples)).mean(axis=0)
 
 
 def mutual_information(samples: Numbers) -> Array:
     """(B,) epistemic uncertainty in nats: H[E p] - E H[p], what the draws disagree about; 0 for one draw."""
     array = draws(samples)
     # Jensen: never negative, but for rounding.
-    return (_entropy(array.mean(axis=0)) - _entropy(array).mean(axis=0)).clip(min=0)
+    return (entropy(array.mean(axis=0)) - entropy(array).mean(axis=0)).clip(min=0)
 
 
 def top_probability(samples: Numbers) -> Array:
@@ -44,6 +44,6 @@ def top_std(samples: Numbers) -> Array:
     return np.asarray(np.take_along_axis(array, top, axis=-1)[..., 0].std(axis=0, ddof=1))
 
 
-def _entropy(probabilities: Array) -> Array:
+def entropy(probabilities: Array) -> Array:
     """-sum_c p log p over the last axis, with 0 log 0 = 0."""
     return np.asarray(entr(probabilities).sum(axis=-1))

@@ -21,9 +21,8 @@ def watch(model: nn.Module) -> None:
 
 def add_counter(model: nn.Module) -> None:
     """The count is a buffer, so that it is saved and resumed with the weights."""
-    if not hasattr(model, BUFFER):
-        device = next(model.parameters()).device
-        model.register_buffer(BUFFER, torch.zeros((), dtype=torch.int64, device=device))
+    device = next(model.parameters()).device
+    model.register_buffer(BUFFER, torch.zeros((), dtype=torch.int64, device=device))
     watch(model)
 
 

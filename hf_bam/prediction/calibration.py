@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, logsumexp
 
-Array = np.ndarray
+from .results import Array
 
 
 def best_temperature(samples: Array, labels: Array) -> float:
@@ -25,17 +23,3 @@ def best_temperature(samples: Array, labels: Array) -> float:
         return float(-logsumexp(log_p, axis=0).mean())
 
     return float(np.exp(minimize_scalar(loss, bounds=(np.log(0.01), np.log(100)), method="bounded").x))
-
-
-def label_indices(labels: Iterable[int | str], names: Sequence[str], expected: int) -> Array:
-    """Labels as indices, checked."""
-    indices = []
-    for position, label in enumerate(labels):
-        if isinstance(label, str) and label in names:
-            label = names.index(label)
-        if isinstance(label, (bool, str, float)) or not 0 <= int(label) < len(names):
-            raise ValueError(f"labels[{position}] is {label!r}; it must be one of {list(names)} or an index of them.")
-        indices.append(int(label))
-    if len(indices) != expected:
-        raise ValueError(f"There are {len(indices)} labels for {expected} inputs.")
-    return np.array(indices)

@@ -31,10 +31,10 @@ def draw(model: PreTrainedModel, inputs: Inputs, number: int, token_budget: int,
         (inputs[name].numel() for name in ("input_ids", "decoder_input_ids") if name in inputs), default=batch
     )
     at_once = max(1, min(number, token_budget // tokens))
+    shared = share_prefix and model.config.model_type in SHARES_PREFIX
     parts = []
     for start in range(0, number, at_once):
         copies = min(at_once, number - start)
-        shared = share_prefix and model.config.model_type in SHARES_PREFIX
         if shared:
             with widened(model, copies, batch):
                 output = model(**inputs)

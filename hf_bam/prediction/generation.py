@@ -15,7 +15,7 @@ from ..metrics import pairwise_agreement
 from .folding import Inputs
 from .heads import Head, as_array
 from .inputs import Text
-from .results import Array
+from .results import Array, deviation
 from .samplers import seeded
 
 LOGITS_AT_ONCE = 2**26
@@ -148,20 +148,17 @@ class TextGeneration(Head):
         chosen = scored["chosen"][:, kept]  # (S, l)
         total, aleatoric = scored["entropy"][kept], scored["aleatoric"][kept]
         epistemic = np.clip(total - aleatoric, 0, None)
-        std = chosen.std(axis=0, ddof=1) if len(chosen) > 1 else np.zeros(chosen.shape[1])
         kept_ids = ids[written].tolist()
         names = [self.tokenizer.decode([token]) for token in kept_ids]
         mean = chosen.mean(axis=0)
-        columns = zip(
-            names, mean.tolist(), std.tolist(), total.tolist(), aleatoric.tolist(), epistemic.tolist(), strict=True
-        )
+        columns = (names, mean, deviation(chosen), total, aleatoric, epistemic)
         return Generation(
             text=self.tokenizer.decode(kept_ids, skip_special_tokens=True),
             probability=float(np.exp(np.log(np.clip(mean, 1e-300, None)).mean())) if len(mean) else math.nan,
             entropy=_mean(total),
             aleatoric=_mean(aleatoric),
             epistemic=_mean(epistemic),
-            tokens=[GeneratedToken(*row) for row in columns],
+            tokens=[GeneratedToken(name, *map(float, row)) for name, *row in zip(*columns, strict=True)],
             hypotheses=hypotheses,
             agreement=pairwise_agreement(hypotheses, metric="token_f1") if len(hypotheses) > 1 else math.nan,
             truncated=truncated,

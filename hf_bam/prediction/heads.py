@@ -18,7 +18,7 @@ from ..patching.state import base_model
 from .adaptive import foresee, schedule
 from .folding import Inputs
 from .inputs import Text
-from .results import Array, Classification, MultiLabel, Regression, Token, Tokens, doubts
+from .results import Array, Classification, MultiLabel, Regression, Token, Tokens, deviation, doubts
 from .samplers import Sampler
 
 
@@ -196,8 +196,7 @@ class TextRegression(Head):
         samples = as_array(logits[..., 0])  # (S, B)
         tail = (1 - self.settings.level) / 2
         low, high = np.quantile(samples, [tail, 1 - tail], axis=0)
-        std = samples.std(axis=0, ddof=1) if len(samples) > 1 else np.zeros(len(batch))
-        columns = {"value": samples.mean(axis=0), "std": std, "low": low, "high": high}
+        columns = {"value": samples.mean(axis=0), "std": deviation(samples), "low": low, "high": high}
         return [
             Regression(
                 **{name: float(column[index]) for name, column in columns.items()},

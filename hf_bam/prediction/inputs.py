@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
+import numpy as np
 from datasets import Dataset, IterableDataset
+
+from .results import Array
 
 Text = str | tuple[str, str]
 Item = TypeVar("Item")
@@ -54,3 +57,17 @@ def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk
+
+
+def label_indices(labels: Iterable[int | str], names: Sequence[str], expected: int) -> Array:
+    """Labels as indices, checked."""
+    indices = []
+    for position, label in enumerate(labels):
+        if isinstance(label, str) and label in names:
+            label = names.index(label)
+        if isinstance(label, (bool, str, float)) or not 0 <= int(label) < len(names):
+            raise ValueError(f"labels[{position}] is {label!r}; it must be one of {list(names)} or an index of them.")
+        indices.append(int(label))
+    if len(indices) != expected:
+        raise ValueError(f"There are {len(indices)} labels for {expected} inputs.")
+    return np.array(indices)

@@ -13,7 +13,7 @@ from torch import distributed
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from .calibration import best_temperature, label_indices
+from .calibration import best_temperature
 from .generation import TextGeneration
 from .heads import (
     Head,
@@ -23,7 +23,7 @@ from .heads import (
     TextRegression,
     TokenClassification,
 )
-from .inputs import chunks, texts_of
+from .inputs import chunks, label_indices, texts_of
 from .questions import QuestionAnswering
 from .results import Predictions
 from .samplers import Bam, Sampler
@@ -71,7 +71,6 @@ class Predictor:
         self.sampler = sampler
         self.tokenizer = tokenizer
         self.batch_size = batch_size
-        self.seed = seed
         self.progress = progress
         limit = longest(sampler.model, tokenizer) if max_length is None else max_length
         self.settings = Settings(samples=samples, max_length=limit, seed=seed, **settings)
@@ -134,7 +133,7 @@ class Predictor:
 
     def _run(self, items: Iterable[Any], seed_shift: int = 0) -> Iterator[Any]:
         head = self.head
-        seed = None if self.seed is None else self.seed + seed_shift
+        seed = None if self.settings.seed is None else self.settings.seed + seed_shift
         total = len(items) if isinstance(items, list) else None
         disable = None if self.progress is None else not self.progress
         with tqdm(total=total, unit="input", disable=disable, leave=False) as bar:

@@ -11,7 +11,7 @@ import numpy as np
 from .folding import Inputs
 from .heads import Head, as_array
 from .inputs import Text
-from .results import Array, Doubt, doubts, flatten
+from .results import Array, Doubt, deviation, doubts
 
 Span = tuple[int, int]
 NULL: Span = (0, 0)
@@ -129,11 +129,10 @@ class QuestionAnswering(Head):
         (doubt,) = doubts(
             np.concatenate([samples, rest], axis=-1)[:, None], self.settings.threshold, self.settings.paired
         )
-        std = samples.std(axis=0, ddof=1) if len(samples) > 1 else np.zeros(len(spans))
         n_best = [
-            Candidate(context[a:b], a, b, float(probability), float(deviation))
-            for (a, b), probability, deviation in zip(spans, samples.mean(axis=0), std, strict=True)
+            Candidate(context[a:b], a, b, float(probability), float(std))
+            for (a, b), probability, std in zip(spans, samples.mean(axis=0), deviation(samples), strict=True)
         ]
         chosen = n_best[0]
         values = {name: getattr(chosen, name) for name in ("answer", "start", "end", "probability", "std")}
-        return Answer(**{**flatten(doubt), **values}, n_best=n_best, null_probability=float(null), samples=samples)
+        return Answer.make(doubt, **values, n_best=n_best, null_probability=float(null), samples=samples)

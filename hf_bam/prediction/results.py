@@ -18,6 +18,7 @@ from ..metrics import (
 )
 
 Array = np.ndarray
+Kind = TypeVar("Kind", bound="Doubt")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class Doubt:
     epistemic: float
     draws: int
 
+    @classmethod
+    def make(cls: type[Kind], doubt: Doubt, **values: Any) -> Kind:
+        """A result with this doubt, and with what it says besides or instead."""
+        return cls(**{**{f.name: getattr(doubt, f.name) for f in fields(Doubt)}, **values})
+
 
 def doubts(samples: Array, threshold: float, paired: bool = False) -> list[Doubt]:
     """The doubt about each of B choices, from samples (S, B, C)."""
@@ -62,8 +68,9 @@ def doubts(samples: Array, threshold: float, paired: bool = False) -> list[Doubt
     return [Doubt(certain=row["p_value"] < threshold, draws=draws, **row) for row in rows]
 
 
-def flatten(doubt: Doubt) -> dict[str, Any]:
-    return {f.name: getattr(doubt, f.name) for f in fields(doubt)}
+def deviation(samples: Array) -> Array:
+    """Standard deviation over the draws, the first axis; 0 for a single one."""
+    return samples.std(axis=0, ddof=1) if len(samples) > 1 else np.zeros(samples.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -78,10 +85,6 @@ class Classification(Doubt):
     label: str
     truncated: bool
     samples: Array = field(repr=False)
-
-    @classmethod
-    def make(cls, doubt: Doubt, **values: Any) -> Classification:
-        return cls(**flatten(doubt), **values)
 
 
 @dataclass(frozen=True)
@@ -130,10 +133,6 @@ class Token(Doubt):
     text: str
     start: int
     end: int
-
-    @classmethod
-    def make(cls, doubt: Doubt, **values: Any) -> Token:
-        return cls(**flatten(doubt), **values)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
 from ..layer import BamLayer
-from ..patching import is_patched, sampling
+from ..patching import sampling
 from ..patching.state import patch_of
 from ..runtime import Draws
 from .folding import Inputs, draw, repeat_all
@@ -37,7 +37,7 @@ class Sampler(ABC):
     @contextmanager
     def session(self, seed: int | None) -> Iterator[None]:
         """Puts the model into the right mode, and back into the one it was in."""
-        with mode(self.model, training=False):
+        with evaluating(self.model):
             yield
 
     @abstractmethod
@@ -47,7 +47,7 @@ class Sampler(ABC):
     @contextmanager
     def pause(self) -> Iterator[None]:
         """The deterministic model, within a session."""
-        with mode(self.model, training=False):
+        with evaluating(self.model):
             yield
 
     def hypotheses(self, inputs: Inputs, number: int, seed: int | None, options: dict[str, Any]) -> Tensor:
@@ -71,19 +71,18 @@ class Bam(Sampler):
 
     def __init__(self, model: PreTrainedModel, token_budget: int = 8192, dropout: float | None = None) -> None:
         super().__init__(model, token_budget)
-        if not is_patched(model):
-            raise ValueError(f"This {type(model).__name__} is not patched; call hf_bam.patch(model) first.")
+        patch_of(model)  # or an error
         self.dropout = dropout
 
     @contextmanager
     def session(self, seed: int | None) -> Iterator[None]:
         dropped = nullcontext() if self.dropout is None else dropout_on(self.model, self.dropout, seed)
-        with mode(self.model, training=False), patch_of(self.model).runtime.sampling(Draws(seed)), dropped:
+        with evaluating(self.model), patch_of(self.model).runtime.sampling(Draws(seed)), dropped:
             yield
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        with mode(self.model, training=False), patch_of(self.model).runtime.sampling(None):
+        with evaluating(self.model), patch_of(self.model).runtime.sampling(None):
             yield
 
     def hypotheses(self, inputs: Inputs, number: int, seed: int | None, options: dict[str, Any]) -> Tensor:
@@ -108,7 +107,7 @@ class Dropout(Sampler):
 
     @contextmanager
     def session(self, seed: int | None) -> Iterator[None]:
-        with mode(self.model, training=False), dropout_on(self.model, self.rate, seed):
+        with dropout_on(self.model, self.rate, seed):
             yield
 
     def draw(self, inputs: Inputs, number: int) -> Inputs:
@@ -127,7 +126,7 @@ class Ensemble(Sampler):
 
     @contextmanager
     def session(self, seed: int | None) -> Iterator[None]:
-        with mode(nn.ModuleList(self.models), training=False):
+        with evaluating(nn.ModuleList(self.models)):
             yield
 
     def draw(self, inputs: Inputs, number: int) -> Inputs:
@@ -142,10 +141,10 @@ class Ensemble(Sampler):
 
 
 @contextmanager
-def mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """Sets training or evaluation mode; every module gets back the mode it had."""
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode; every module gets back the mode it had."""
     before = [(module, module.training) for module in model.modules()]
-    model.train(training)
+    model.eval()
     try:
         yield
     finally:
@@ -182,10 +181,10 @@ def dropout_on(model: nn.Module, rate: float | None, seed: int | None) -> Iterat
     """
     places = dropouts(model)
     bayesian = {id(part) for module in model.modules() if isinstance(module, BamLayer) for part in module.modules()}
-    with mode(model, training=False), seeded(seed):
+    with evaluating(model), seeded(seed):
         try:
-            for module, name, _ in places:
-                setattr(module, name, rate if rate is not None else getattr(module, name))
+            for module, name, own_rate in places:
+                setattr(module, name, own_rate if rate is None else rate)
             for module in model.modules():
                 has_statistics = isinstance(module, nn.modules.batchnorm._BatchNorm)
                 module.training = not (module is model or id(module) in bayesian or has_statistics)
