@@ -3,10 +3,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import pipelines  # noqa: F401  (registers them)
+from . import integration, pipelines  # noqa: F401  (both take effect on import)
 from .callbacks import BamCallback
 from .config import BamConfig
-from .patching import UnsupportedModelError, get_config, is_patched, patch, sampling, set_step, unpatch
+from .hub import from_pretrained, push_to_hub
+from .patching import UnsupportedModelError, get_config, is_patched, kl_loss, patch, sampling, set_step, unpatch
+from .serialization import load, save
 
 if TYPE_CHECKING:
     from .comparison import compare
@@ -22,11 +24,16 @@ __all__ = [
     "Predictor",
     "UnsupportedModelError",
     "compare",
+    "from_pretrained",
     "get_config",
     "is_patched",
+    "kl_loss",
+    "load",
     "patch",
+    "push_to_hub",
     "report",
     "sampling",
+    "save",
     "set_step",
     "unpatch",
 ]

@@ -33,6 +33,11 @@ def bam_attention_forward(
     Mean mode is handed to the fused kernel. A module without a `bam` layer is always in mean mode.
     """
     layer: BamLayer | None = getattr(module, "bam", None)
+    if layer is None and module.training:
+        raise RuntimeError(
+            f"{type(module).__name__} has attention implementation {NAME!r} but is not patched, so it would train "
+            "with plain attention. Call hf_bam.patch(model)."
+        )
     use = 0 if layer is None else layer.begin_use(query.shape[2], key.shape[2])
     stochastic = layer is not None and layer.is_stochastic(use)
     if not stochastic and not _needs_weights(layer, kwargs):

@@ -71,7 +71,7 @@ class BamLayer(nn.Module):
             return 0
         if not self.cross:
             frame.past = keys - queries
-        return frame.next_use(self) % len(self.uses) if len(self.uses) > 1 else 0
+        return frame.next_use(self.number) % len(self.uses) if len(self.uses) > 1 else 0
 
     def is_stochastic(self, use: int) -> bool:
         """Whether this use of the module draws its weights: in training, or within `hf_bam.sampling`."""

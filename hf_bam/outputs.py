@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, get_args, get_type_hints
 
 from torch import Tensor
 from transformers.utils import ModelOutput
@@ -26,12 +27,22 @@ def with_kl_fields(cls: type[ModelOutput]) -> type[ModelOutput]:
     return _made[cls]
 
 
-def add_kl(output: Any, kl: Tensor, weight: Tensor) -> Any:
-    """Puts `weight * kl` into the loss of a model output, and the terms beside it.
+def prepare_outputs(forward: Callable[..., Any]) -> None:
+    """Makes the output classes that a forward says it returns, because torch.compile cannot make a class."""
+    try:
+        returned = get_type_hints(forward).get("return")
+    except (NameError, TypeError):
+        return  # an annotation that cannot be read; the class is made when the first output comes
+    for cls in get_args(returned) or (returned,):
+        if isinstance(cls, type) and issubclass(cls, ModelOutput):
+            with_kl_fields(cls)
+
+
+def add_kl(output: Any, kl: Tensor, kl_loss: Tensor) -> Any:
+    """Puts `kl_loss`, the weighted KL, into the loss of a model output, and the terms beside it.
 
     A tuple keeps its places: the KL goes into the loss, its first entry, if there is one.
     """
-    kl_loss = weight.to(kl.device) * kl
     if isinstance(output, ModelOutput):
         terms = {"kl": kl, "kl_loss": kl_loss}
         if (task_loss := output.get("loss")) is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -33,16 +32,17 @@ class Frame:
     past: int = 0
     replaying: bool = False
     terms: list[KlTerm] = field(default_factory=list)
-    uses: Counter[nn.Module] = field(default_factory=Counter)
+    uses: dict[int, int] = field(default_factory=dict)
 
     def add(self, term: KlTerm) -> None:
         if not self.replaying:
             self.terms.append(term)
 
-    def next_use(self, layer: nn.Module) -> int:
+    def next_use(self, layer: int) -> int:
         """How often this layer ran before in the same forward (ALBERT runs one layer many times)."""
-        self.uses[layer] += 1
-        return self.uses[layer] - 1
+        use = self.uses.get(layer, 0)
+        self.uses[layer] = use + 1
+        return use
 
     def queries(self, decoder: bool, batch: int, queries: int, keys: int) -> Tensor | None:
         """(B, T) which queries are real tokens; None when that is not known, so that all count."""
@@ -98,6 +98,15 @@ class Runtime:
     def draws(self) -> Draws | None:
         return getattr(self._local, "draws", None)
 
+    @property
+    def kl_loss(self) -> Tensor | None:
+        """The KL term of the last forward in training mode."""
+        return getattr(self._local, "kl_loss", None)
+
+    @kl_loss.setter
+    def kl_loss(self, kl_loss: Tensor | None) -> None:
+        self._local.kl_loss = kl_loss
+
     @contextmanager
     def sampling(self, draws: Draws | None) -> Iterator[None]:
         before = self.draws
@@ -106,6 +115,23 @@ class Runtime:
             yield
         finally:
             self._local.draws = before
+
+
+@dataclass
+class Meter:
+    """Means of the terms of the loss since they were last asked for."""
+
+    sums: dict[str, Tensor] = field(default_factory=dict)
+    count: int = 0
+
+    def add(self, **terms: Tensor) -> None:
+        self.sums = {name: self.sums.get(name, 0) + value.detach() for name, value in terms.items()}
+        self.count += 1
+
+    def pop(self) -> dict[str, Tensor]:
+        means = {name: total / self.count for name, total in self.sums.items()}
+        self.sums, self.count = {}, 0
+        return means
 
 
 class Replay:

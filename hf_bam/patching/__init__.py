@@ -18,9 +18,10 @@ from . import hooks, steps
 from .discovery import Site, UnsupportedModelError, find_sites, stochastic_uses
 from .state import ATTRIBUTE, Patch, base_model, find_patches, patch_of
 
-__all__ = ["UnsupportedModelError", "get_config", "is_patched", "patch", "sampling", "set_step", "unpatch"]
+__all__ = ["UnsupportedModelError", "get_config", "is_patched", "kl_loss", "patch", "sampling", "set_step", "unpatch"]
 
 LOSS_KWARGS = "accepts_loss_kwargs"
+NOT_SAVED = "_keys_to_ignore_on_save"
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -59,6 +60,7 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
     state.config = config
     for site, layer in zip(sites, layers, strict=True):
         site.module.bam = layer
+    _keep_out_of_plain_weights(state)
     return model
 
 
@@ -101,10 +103,19 @@ def _switch_on(state: Patch) -> None:
     for model in _models(state.root):
         setattr(model, ATTRIBUTE, state)
         state.handles += hooks.install(model)
+        kept = {name: value for name, value in vars(model).items() if name in (LOSS_KWARGS, NOT_SAVED)}
+        state.attributes.append((model, kept))
     steps.add_counter(state.root)
     # Without this the Trainer takes the loss for one that is already divided by the accumulation steps.
-    state.attributes = {name: value for name, value in vars(state.root).items() if name == LOSS_KWARGS}
     setattr(state.root, LOSS_KWARGS, False)
+
+
+def _keep_out_of_plain_weights(state: Patch) -> None:
+    """`save_pretrained` writes the plain model; our tensors go to a file of their own, see `hf_bam.serialization`."""
+    for model, kept in state.attributes:
+        theirs = kept.get(NOT_SAVED) or getattr(type(model), NOT_SAVED) or ()
+        ours = {name for name in model.state_dict() if "bam_step" in name or ".bam." in f".{name}"}
+        setattr(model, NOT_SAVED, {*theirs, *ours})
 
 
 def _models(root: PreTrainedModel) -> list[PreTrainedModel]:
@@ -126,8 +137,10 @@ def unpatch(model: Model) -> Model:
             del module.bam
         vars(module).pop(ATTRIBUTE, None)
     steps.remove_counter(state.root)
-    delattr(state.root, LOSS_KWARGS)
-    vars(state.root).update(state.attributes)
+    for inner, kept in state.attributes:
+        for name in (LOSS_KWARGS, NOT_SAVED):
+            vars(inner).pop(name, None)
+        vars(inner).update(kept)
     _restore(state)
     return model
 
@@ -163,6 +176,21 @@ def sampling(
         seed = int(torch.randint(2**62, ()).item())
     with patch_of(model).runtime.sampling(Draws(seed, hold, groups)):
         yield model
+
+
+def kl_loss(model: nn.Module) -> torch.Tensor:
+    """The KL term of the model's last forward in training mode in this thread, times its weight.
+
+    The same as `kl_loss` of the output, for code that does not get to see that: a model inside one's own module, or a
+    tuple without a loss.
+    """
+    term = patch_of(model).runtime.kl_loss
+    if term is None:
+        raise RuntimeError(
+            f"This {type(model).__name__} has no KL yet: it comes with a forward in training mode. Call model.train() "
+            "and run a batch first."
+        )
+    return term
 
 
 def set_step(model: nn.Module, step: int) -> None:

@@ -7,18 +7,20 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from ..objective import annealed, total_kl
-from ..outputs import add_kl
+from ..outputs import add_kl, prepare_outputs
 from ..runtime import Frame, Replay, Runtime
 from . import steps
-from .state import ATTRIBUTE, Patch
+from .state import ATTRIBUTE, Patch, bam_modules
 
 
 def install(model: nn.Module) -> list[RemovableHandle]:
     names = tuple(inspect.signature(type(model).forward).parameters)[1:]
+    prepare_outputs(type(model).forward)
     return [
         model.register_forward_pre_hook(partial(open_frame, argument_names=names), with_kwargs=True),
         model.register_forward_hook(close_frame, with_kwargs=True, always_call=True),
@@ -39,9 +41,12 @@ def open_frame(
     if model.training:
         inputs = {**dict(zip(argument_names, args, strict=False)), **kwargs}
         encoder_decoder = "decoder_attention_mask" in argument_names
-        frame.encoder_tokens, frame.decoder_tokens = real_tokens(inputs, encoder_decoder)
+        ends = tuple(getattr(model.config, name, None) for name in ("pad_token_id", "eos_token_id"))
+        frame.encoder_tokens, frame.decoder_tokens = real_tokens(inputs, encoder_decoder, ends)
         prepare_checkpointing(patch)
+        refuse_frozen_prior(patch)
         steps.watch(patch.root)
+        patch.runtime.kl_loss = None
     patch.runtime.frame = frame
 
 
@@ -59,7 +64,13 @@ def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
         return None
     config = patch.config
     weight = annealed(config.kl_weight, config.annealing, config.annealing_rate, steps.step_of(patch.root))
-    return add_kl(output, total_kl(frame.terms, config.kl_reduction), weight)
+    kl = total_kl(frame.terms, config.kl_reduction)
+    kl_loss = weight.to(kl.device) * kl
+    patch.runtime.kl_loss = kl_loss
+    output = add_kl(output, kl, kl_loss)
+    task_loss = getattr(output, "task_loss", None)
+    patch.meter.add(kl=kl, kl_loss=kl_loss, **({} if task_loss is None else {"task_loss": task_loss}))
+    return output
 
 
 def refuse_silence(model: nn.Module, patch: Patch) -> None:
@@ -73,19 +84,26 @@ def refuse_silence(model: nn.Module, patch: Patch) -> None:
         )
 
 
-def real_tokens(inputs: dict[str, Any], encoder_decoder: bool) -> tuple[Tensor | None, Tensor | None]:
+def real_tokens(
+    inputs: dict[str, Any], encoder_decoder: bool, ends: tuple[Any, ...] = ()
+) -> tuple[Tensor | None, Tensor | None]:
     """Which tokens of the encoder and of the decoder are no padding, (B, L) each, None where that is not said.
 
-    Decoder inputs are often padded without a mask: then the labels tell, because a position whose label is ignored is
-    a query that nobody uses. For a model of one part both are the same tokens.
+    Decoder inputs are often padded without a mask. Then the labels tell, because a position whose label is ignored is
+    a query that nobody uses; without labels the tokens that end a text do, `ends`, because nothing follows them. For a
+    model of one part both are the same tokens.
     """
     mask = inputs.get("attention_mask")
     encoder = mask if isinstance(mask, Tensor) and mask.dim() in (2, 3) else None
     if not encoder_decoder:
         return encoder, encoder
-    decoder, labels = inputs.get("decoder_attention_mask"), inputs.get("labels")
+    decoder, labels, ids = (inputs.get(name) for name in ("decoder_attention_mask", "labels", "decoder_input_ids"))
     if decoder is None and isinstance(labels, Tensor) and labels.dim() == 2:
         decoder = labels != -100
+    elif decoder is None and isinstance(ids, Tensor) and ids.dim() == 2:
+        decoder = torch.ones_like(ids, dtype=torch.bool)
+        for token in filter(lambda token: isinstance(token, int), ends):
+            decoder[:, 1:] &= ids[:, 1:] != token  # the first token starts a text, also where it is one of these
     return encoder, decoder if isinstance(decoder, Tensor) and decoder.dim() == 2 else None
 
 
@@ -106,6 +124,20 @@ def prepare_checkpointing(patch: Patch) -> None:
         if isinstance(function, partial) and (theirs is None or getattr(theirs, "func", None) is checkpoint_contexts):
             contexts = partial(checkpoint_contexts, patch.runtime)
             module._gradient_checkpointing_func = partial(function, context_fn=contexts)
+
+
+def refuse_frozen_prior(patch: Patch) -> None:
+    """PEFT freezes what it does not know; who freezes the prior by hand may do so."""
+    priors = [p for _, layer in bam_modules(patch.root) for p in layer.prior.parameters()]
+    if priors and not any(p.requires_grad for p in priors) and any(map(is_adapter, patch.root.modules())):
+        raise ValueError(
+            "PEFT has frozen the prior network of the Bayesian attention. Name it among the modules that the adapter "
+            "trains and saves, LoraConfig(modules_to_save=['prior', ...]), or patch the model after get_peft_model()."
+        )
+
+
+def is_adapter(module: nn.Module) -> bool:
+    return hasattr(module, "base_layer") and hasattr(module, "active_adapters")
 
 
 def checkpoint_contexts(runtime: Runtime) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,8 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from ..config import BamConfig
-from ..runtime import Runtime
+from ..layer import BamLayer
+from ..runtime import Meter, Runtime
 
 ATTRIBUTE = "_bam"
 
@@ -22,14 +24,16 @@ class Patch:
     Attributes:
         root: the model that was patched. The models inside it share the record.
         implementations: every model config with the attention implementation that it had.
-        attributes: attributes of the root that were overwritten.
+        attributes: attributes of the models inside the root that were overwritten, with their models.
+        meter: the terms of the loss, for the logs.
     """
 
     root: PreTrainedModel
     config: BamConfig
     runtime: Runtime = field(default_factory=Runtime)
     implementations: list[tuple[Any, Any]] = field(default_factory=list)
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: list[tuple[nn.Module, dict[str, Any]]] = field(default_factory=list)
+    meter: Meter = field(default_factory=Meter)
     handles: list[RemovableHandle] = field(default_factory=list)
 
 
@@ -60,3 +64,8 @@ def patch_of(model: nn.Module) -> Patch:
     if patches:
         raise ValueError(f"This {type(model).__name__} holds {len(patches)} patched models; name one of them.")
     raise ValueError(f"This {type(model).__name__} is not patched; call hf_bam.patch(model) first.")
+
+
+def bam_modules(model: nn.Module) -> Iterator[tuple[str, BamLayer]]:
+    """The Bayesian layers of a model with their names."""
+    return ((path, module) for path, module in model.named_modules() if isinstance(module, BamLayer))

@@ -47,7 +47,7 @@ def check(items: Iterable[Any], columns: tuple[str, ...]) -> Iterator[Text]:
         parts = item if isinstance(item, (tuple, list)) else (item,)
         if len(parts) not in (1, 2) or not all(isinstance(part, str) for part in parts):
             raise TypeError(f"inputs[{index}] is {item!r}; it must be a string or a pair of strings.")
-        if not all(part.strip() for part in parts):
+        if not any(part.strip() for part in parts):
             raise ValueError(f"inputs[{index}] is empty; there is nothing to predict from.")
         yield parts[0] if len(parts) == 1 else tuple(parts)
 

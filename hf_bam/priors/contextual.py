@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from .base import Prior, log_softmax_visible
 
 
 class ContextualPrior(Prior):
-    """``Psi = softmax_j(F2(relu(F1(k_j))))``, the two layers shared by the heads (Fan et al. 2020, section 3.2)."""
+    """``Psi = softmax_j(F2(relu(F1(k_j))))``, the two layers shared by the heads (Fan et al. 2020, section 3.2).
+
+    The parameters are not in `nn.Linear` modules, which PEFT and quantisers would take for layers of the model. They
+    start as those of `nn.Linear` do; a bias of F2 would cancel in the softmax.
+    """
 
     takes = ("head_dim", "d_mid")
 
     def __init__(self, head_dim: int, d_mid: int) -> None:
         super().__init__()
-        self.hidden = nn.Linear(head_dim, d_mid)
-        # A bias here would cancel in the softmax.
-        self.score = nn.Linear(d_mid, 1, bias=False)
+        self.hidden_weight = nn.Parameter(_uniform(d_mid, head_dim, fan_in=head_dim))
+        self.hidden_bias = nn.Parameter(_uniform(d_mid, fan_in=head_dim))
+        self.logit_weight = nn.Parameter(_uniform(1, d_mid, fan_in=d_mid))
 
     def forward(self, key: Tensor, visible: Tensor) -> Tensor:
-        hidden = torch.relu(self.hidden(key.to(self.hidden.weight.dtype)))  # (B, H, S, d_mid)
-        logits = self.score(hidden).transpose(-1, -2)  # (B, H, 1, S)
+        hidden = linear(key.to(self.hidden_weight.dtype), self.hidden_weight, self.hidden_bias)  # (B, H, S, d_mid)
+        logits = linear(torch.relu(hidden), self.logit_weight).transpose(-1, -2)  # (B, H, 1, S)
         return log_softmax_visible(logits.to(torch.promote_types(logits.dtype, torch.float32)), visible)
+
+
+def _uniform(*shape: int, fan_in: int) -> Tensor:
+    return torch.empty(shape).uniform_(-(fan_in**-0.5), fan_in**-0.5)

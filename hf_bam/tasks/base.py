@@ -36,6 +36,10 @@ class Data:
     evaluation: dict[str, Dataset]
     test: dict[str, Dataset] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        sets = {"train": self.train, **self.evaluation, **self.test}
+        return ", ".join(f"{name} {len(rows)}" for name, rows in sets.items())
+
 
 class Task(ABC):
     """Data and small functions: load, encode, collate, forward, decode, score.
@@ -72,9 +76,7 @@ class Task(ABC):
         return self.auto_class.from_pretrained(model, **{**self.model_settings(data), **settings}), tokenizer
 
     @abstractmethod
-    def encode(
-        self, rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int, *, training: bool
-    ) -> Dataset:
+    def encode(self, rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int, *, training: bool) -> Dataset:
         """Features: `input_ids` and whatever else the collator takes, with the labels when `training`."""
 
     @abstractmethod

@@ -85,8 +85,8 @@ def test_the_kl_is_in_the_loss_and_reaches_queries_keys_and_prior(architecture, 
     assert attention
     for name in attention:
         inside = [parameter.removeprefix(name + ".") for parameter in touched if parameter.startswith(name + ".")]
-        assert any(parameter.startswith("bam.prior.hidden") for parameter in inside), name
-        assert any(parameter.startswith("bam.prior.score") for parameter in inside), name
+        assert any(parameter.startswith("bam.prior.hidden_weight") for parameter in inside), name
+        assert any(parameter.startswith("bam.prior.logit_weight") for parameter in inside), name
         # One projection of its own for queries and keys, or a common one (GPT-2's c_attn).
         projections = [p for p in inside if p.endswith("weight") and not p.startswith("bam.")]
         assert (

@@ -128,6 +128,17 @@ def test_the_kl_stays_in_the_loss_at_weight_zero():
     assert all(p.grad is not None and not p.grad.any() for name, p in model.named_parameters() if ".bam." in name)
 
 
+def test_decoder_inputs_without_labels_or_a_mask_tell_their_padding():
+    """Trainer takes the labels away when it smooths them."""
+    model, batch = hf_bam.patch(marian().double(), k=1e8).train(), translation()
+    labels = batch.pop("labels")
+    lengths = (labels != -100).sum(dim=1)
+    labels[torch.arange(len(labels)), lengths - 1] = model.config.eos_token_id
+    with_labels = model(**batch, labels=labels).kl
+    ids = model.prepare_decoder_input_ids_from_labels(labels)
+    torch.testing.assert_close(model(**batch, decoder_input_ids=ids).kl, with_labels, rtol=1e-6, atol=0)
+
+
 def test_positional_arguments_are_understood():
     model, batch = hf_bam.patch(bert(), k=1e8).double().train(), classification()
     by_name = model(**batch).kl
