@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import ADAPTER_CONFIG_NAME
 from transformers.utils.hub import cached_file
 
+from .cards import model_card
 from .patching.state import patch_of
 from .serialization import find, lay_over, read
 
@@ -90,14 +91,12 @@ def push_to_hub(
     Returns:
         The address of the commit.
     """
-    from .cards import model_card
-
     patch_of(model)
     repo_id = huggingface_hub.create_repo(repo_id, private=private, token=token, exist_ok=True).repo_id
     if revision is not None and not revision.startswith("refs/"):
         huggingface_hub.create_branch(repo_id, branch=revision, token=token, exist_ok=True)
     if card is None:
-        card = _own_card(repo_id, token) or model_card(model)
+        card = _own_card(repo_id, token) or model_card(model, repo_id=repo_id)
     card = ModelCard(str(card))
     card.data["tags"] = list(dict.fromkeys([*(card.data.get("tags") or []), *tags]))
     with tempfile.TemporaryDirectory() as folder:

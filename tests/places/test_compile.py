@@ -1,0 +1,96 @@
+"""torch.compile: whole graphs, the same numbers, the same law."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import hf_bam
+
+from ..models import ARCHITECTURES, bert, classification
+
+# The compiler itself looks at tensors in a way that torch warns of.
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+
+# Models that compile to one graph before they are patched.
+WHOLE = [("albert", "entry"), ("bert", "entry"), ("bert", "key"), ("vit", "entry")]
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler():
+    torch._dynamo.reset()
+
+
+def compiled(model):
+    """AOT-compiled forward and backward, without the minutes that code generation takes; raises at a graph break."""
+    return torch.compile(model, backend="aot_eager", fullgraph=True)
+
+
+@pytest.mark.parametrize(("name", "noise"), WHOLE)
+def test_a_training_step_has_no_graph_break_and_the_same_gradient(name, noise):
+    architecture = ARCHITECTURES[name]
+    model, batch = architecture.build(num_hidden_layers=2), architecture.batch()
+    hf_bam.patch(model, k=1e8, noise=noise, kl_weight=0.5).train()
+    losses, gradients = [], []
+    for forward in (model, compiled(model)):
+        out = forward(**batch)
+        out.loss.backward()
+        losses.append(torch.stack([out.loss, out.task_loss, out.kl, out.kl_loss]))
+        gradients.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
+        model.zero_grad()
+    torch.testing.assert_close(*losses)
+    assert gradients[0].keys() == gradients[1].keys()
+    for parameter, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][parameter], gradient, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("gpt2", {"n_layer": 1}), ("bart", {"decoder_layers": 1})])
+def test_no_graph_break_is_added(name, sizes):
+    """To models that have some already, in their own code."""
+    architecture = ARCHITECTURES[name]
+    model, batch = architecture.build(**sizes, encoder_layers=1).train(), architecture.batch()
+    before = torch._dynamo.explain(model)(**batch)
+    torch._dynamo.reset()
+    after = torch._dynamo.explain(hf_bam.patch(model))(**batch)
+    theirs = {str(reason.user_stack[-1]) for reason in before.break_reasons}
+    ours = [reason.reason for reason in after.break_reasons if str(reason.user_stack[-1]) not in theirs]
+    assert not ours
+
+
+def test_sampling_turns_on_and_off():
+    model, batch = hf_bam.patch(bert(initializer_range=0.3), k=1.0).eval(), classification()
+    plain = model(**batch).logits
+    forward = compiled(model)
+    with torch.no_grad():
+        torch.testing.assert_close(forward(**batch).logits, plain)
+        with hf_bam.sampling(model):
+            first, second = forward(**batch).logits, forward(**batch).logits
+        torch.testing.assert_close(forward(**batch).logits, plain)
+    assert not torch.allclose(first, plain)
+    assert not torch.allclose(first, second)
+
+
+def test_the_same_law_of_samples():
+    model, batch = hf_bam.patch(bert(initializer_range=0.3), k=1.0).eval(), classification((7,), 7)
+    many = {name: tensor.repeat(500, *[1] * (tensor.dim() - 1)) for name, tensor in batch.items()}
+    with torch.no_grad(), hf_bam.sampling(model):
+        eager, fast = (forward(**many).logits[:, 0].numpy() for forward in (model, compiled(model)))
+    assert np.std(eager) > 1e-3
+    assert stats.ks_2samp(eager, fast).pvalue > 1e-3
+
+
+@pytest.mark.slow
+def test_generated_code_trains():
+    """The default backend, which needs a C++ compiler and some minutes."""
+    model, batch = hf_bam.patch(bert(), k=2.0).train(), classification()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    forward = torch.compile(model, fullgraph=True)
+    losses = []
+    for _ in range(30):
+        out = forward(**batch)
+        out.loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(out.task_loss.item())
+    assert losses[-1] < losses[0] - 0.1
+    assert model.bam_step.item() == 30
