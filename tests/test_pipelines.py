@@ -1,7 +1,8 @@
 """Pipelines of transformers with a patched model, and those of our own."""
 
 import pytest
-from transformers import BertForQuestionAnswering, BertForTokenClassification, pipeline
+from transformers import BertForMaskedLM, BertForQuestionAnswering, BertForTokenClassification, pipeline
+from transformers.pipelines import PIPELINE_REGISTRY
 
 import hf_bam
 from hf_bam.prediction import BamPredictor
@@ -20,6 +21,36 @@ def test_an_ordinary_pipeline_is_unchanged(tokenizer):
     after = pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")(TEXTS)
     assert [result["label"] for result in after] == [result["label"] for result in before]
     assert [r["score"] for r in after] == pytest.approx([r["score"] for r in before], abs=1e-6)
+
+
+ORDINARY = {
+    "fill-mask": (BertForMaskedLM, ("a film of [MASK] beauty",), {}),
+    "token-classification": (BertForTokenClassification, (TEXTS[0],), {}),
+    "question-answering": (BertForQuestionAnswering, (), {"question": QUESTION, "context": CONTEXT}),
+}
+
+
+@pytest.mark.parametrize("task", ORDINARY)
+def test_other_ordinary_pipelines_are_unchanged(task, tokenizer):
+    if task not in PIPELINE_REGISTRY.get_supported_tasks():
+        pytest.skip(f"this transformers has no {task} pipeline")
+    cls, texts, inputs = ORDINARY[task]
+    model = cls(bert(vocab_size=len(tokenizer), **ALIKE).config).eval()
+    before = pipeline(task, model=model, tokenizer=tokenizer, device="cpu")(*texts, **inputs)
+    after = pipeline(task, model=hf_bam.patch(model), tokenizer=tokenizer, device="cpu")(*texts, **inputs)
+    before, after = (result if isinstance(result, list) else [result] for result in (before, after))
+    assert [r["score"] for r in after] == pytest.approx([r["score"] for r in before], abs=1e-6)
+    assert [r | {"score": 0} for r in after] == [r | {"score": 0} for r in before]
+
+
+def test_an_ordinary_translation_pipeline_is_unchanged(single_tokenizer):
+    if "translation" not in PIPELINE_REGISTRY.get_supported_tasks():
+        pytest.skip("this transformers has no translation pipeline")
+    model = marian(vocab_size=len(single_tokenizer), init_std=0.5).eval()
+    options = {"model": model, "tokenizer": single_tokenizer, "device": "cpu"}
+    before = pipeline("translation", **options)(TEXTS, max_new_tokens=5)
+    hf_bam.patch(model)
+    assert pipeline("translation", **options)(TEXTS, max_new_tokens=5) == before
 
 
 def test_classification_tells_its_doubt(tokenizer):

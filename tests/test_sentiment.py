@@ -4,10 +4,15 @@ import hashlib
 import io
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pytest
 
-from hf_bam.tasks import sentiment
+from hf_bam.tasks import get_task, sentiment
+from hf_bam.tasks.base import DataError
+
+FOLDERS = (Path(__file__).parents[1] / ".cache", sentiment.CACHE)
+HERE = next((folder for folder in FOLDERS if (folder / "vaderSentiment-0.5.zip").exists()), None)
 
 TEXTS = "\ufeff1\t0.5\tGood.\r\n2\t-2.0\tBad, and a 'quote\".\r\n3\t1.0\tAnother.\r\n"
 RATINGS = "1\t0.5\t0.5\t[1, 0]\r\n2\t-2.0\t1.0\t[-1, -3]\r\n3\t-1.0\t0.0\t[-1, -1]\r\n"
@@ -17,10 +22,11 @@ RATINGS = "1\t0.5\t0.5\t[1, 0]\r\n2\t-2.0\t1.0\t[-1, -3]\r\n3\t-1.0\t0.0\t[-1, -
 def archive(tmp_path, monkeypatch):
     inner = io.BytesIO()
     with tarfile.open(fileobj=inner, mode="w:gz") as tar:
-        for name, text in (("GroundTruth", TEXTS), ("anonDataRatings", RATINGS)):
-            info = tarfile.TarInfo(f"hutto_ICWSM_2014/tweets_{name}.txt")
-            info.size = len(text.encode())
-            tar.addfile(info, io.BytesIO(text.encode()))
+        for domain in sentiment.DOMAINS.values():
+            for name, text in (("GroundTruth", TEXTS), ("anonDataRatings", RATINGS)):
+                info = tarfile.TarInfo(f"hutto_ICWSM_2014/{domain}_{name}.txt")
+                info.size = len(text.encode())
+                tar.addfile(info, io.BytesIO(text.encode()))
     path = tmp_path / "vaderSentiment-0.5.zip"
     with zipfile.ZipFile(path, "w") as outer:
         outer.writestr(sentiment.DATA, inner.getvalue())
@@ -53,3 +59,44 @@ def test_no_network_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(sentiment, "PACKAGE", "vaderSentiment==0.0.0.not.there")
     with pytest.raises(RuntimeError, match="check the network, or put the archive at"):
         sentiment.download(tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_something_else_in_the_place_of_the_archive_is_refused(archive):
+    archive.write_bytes(b"not found")
+    with pytest.raises(DataError, match=r"is not the source archive of vaderSentiment==0\.5; delete it and try again"):
+        sentiment.load(archive, "tweets")
+
+
+def test_the_task_trains_on_one_domain_and_is_evaluated_on_all(archive):
+    data = get_task("sentiment", domain="tweets").load(archive.parent)
+    assert list(data.evaluation) == ["validation", "test", "movies", "products", "news"]
+    own = [data.train, data.evaluation["validation"], data.evaluation["test"]]
+    assert sorted(text for rows in own for text in rows["sentence1"]) == ["Bad, and a 'quote\".", "Good."]
+    news = {"sentence1": "Good.", "label": 1, "idx": 0, "rating": 0.5, "disagreement": 0.5}
+    assert data.evaluation["news"][0] == news
+    assert data.train.features["label"].names == ["negative", "positive"]
+
+
+def test_a_sentence_is_always_in_the_same_split():
+    splits = [sentiment.Sentence(str(number), 0.0, 0.0).split for number in range(4000)]
+    # sha256("6") begins with e7f6c011776e8db7, which is 9 modulo 10; those of the other digits give 0 and 3 to 6.
+    assert splits[:10] == [*6 * ["train"], "test", *3 * ["train"]]
+    assert 350 < splits.count("validation") < 450
+    assert 350 < splits.count("test") < 450
+
+
+def test_an_unknown_domain_of_the_task():
+    with pytest.raises(ValueError, match=r"domain='books'.*movies, products, news, tweets"):
+        get_task("sentiment", domain="books")
+
+
+@pytest.mark.skipif(HERE is None, reason="needs the archive, which the quickstart downloads")
+def test_the_real_sentences():
+    data = get_task("sentiment").load(HERE)
+    counts = [len(data.train), *(len(rows) for rows in data.evaluation.values())]
+    assert counts == [8470, 1116, 1019, 3708, 5190, 4001]
+    train, validation, test = (
+        set(rows["sentence1"]) for rows in (data.train, data.evaluation["validation"], data.evaluation["test"])
+    )
+    assert len(train | validation | test) == len(train) + len(validation) + len(test)

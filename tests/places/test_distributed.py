@@ -1,7 +1,10 @@
 """Two processes train as one: DDP, Accelerate and FSDP2, on gloo."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from accelerate.commands.config.config_args import load_config_from_file
 from safetensors.torch import load_file
 
 import hf_bam
@@ -61,3 +64,11 @@ def test_a_model_that_fsdp2_has_sharded_is_saved_whole(folder):
     one, two = (hf_bam.from_pretrained(folder / f"fsdp-{n}", dtype=torch.float64) for n in (1, 2))
     torch.testing.assert_close(two(**batch).logits, one(**batch).logits, rtol=1e-6, atol=1e-9)
     assert_same(one.state_dict(), two.state_dict())
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp2", "deepspeed_zero2", "deepspeed_zero3"])
+def test_accelerate_understands_our_configs(name):
+    path = Path(__file__).parents[2] / "scripts" / "configs" / f"{name}.yaml"
+    config = load_config_from_file(str(path))
+    assert config.num_processes == 2
+    assert config.distributed_type.value.lower() in ("multi_cpu", "fsdp", "deepspeed")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import Trainer, TrainingArguments
+from transformers import BertForSequenceClassification, BitsAndBytesConfig, Trainer, TrainingArguments
 
 import hf_bam
 
@@ -148,3 +148,18 @@ def test_a_frozen_base_trains_the_prior_and_the_head():
     train(model)
     for name, parameter in model.named_parameters():
         assert torch.equal(parameter, before[name]) != parameter.requires_grad, name
+
+
+def test_quantised_layers(tmp_path):
+    """The attention function sees what the layers return, whatever form their weights have."""
+    pytest.importorskip("bitsandbytes")
+    bert().save_pretrained(tmp_path)
+    quantised = BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=["classifier", "pooler"])
+    model = BertForSequenceClassification.from_pretrained(tmp_path, quantization_config=quantised, device_map="cpu")
+    batch = classification()
+    plain = model(**batch).logits
+    hf_bam.patch(model, k=1.0)
+    torch.testing.assert_close(model(**batch).logits, plain)
+    assert not torch.allclose(drawn(model, batch), plain)
+    model.train()(**batch).loss.backward()
+    assert all(p.grad.any() for name, p in model.named_parameters() if name.endswith("logit_weight"))

@@ -1,0 +1,146 @@
+"""One's own classification or regression."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+
+from .base import Data, DataError
+from .classification import SentenceTask, make_rows
+from .glue_metrics import correlations, macro_f1
+from .readers import READERS, Record
+
+FORMATS = ", ".join(READERS)
+
+
+@dataclass(frozen=True)
+class Custom(SentenceTask):
+    """Sentences or pairs with labels, from files that are called train, validation (or dev) and test.
+
+    Labels are names or integers, and the classes are those of the training file. With `regression` they are numbers.
+    A test file may be absent. With labels it is a further set to evaluate on, without them one to predict.
+
+    Attributes:
+        text_column: of the sentence.
+        label_column: of the label.
+        pair_column: of the second sentence, for pairs.
+        regression: the label is a number to be predicted, not a class.
+    """
+
+    text_column: str
+    label_column: str
+    pair_column: str | None = None
+    regression: bool = False
+
+    @property
+    def name(self) -> str:
+        return "custom"
+
+    @property
+    def metric(self) -> str:
+        return "average" if self.regression else "accuracy"
+
+    @property
+    def text_columns(self) -> list[str]:
+        return [self.text_column] if self.pair_column is None else [self.text_column, self.pair_column]
+
+    def measure(self, labels: list[Any], predictions: list[Any]) -> dict[str, float]:
+        """Accuracy and macro F1; for regression the correlations and the root of the mean squared error."""
+        if not self.regression:
+            return macro_f1(labels, predictions)
+        scores = correlations(labels, predictions)
+        return {**scores, "rmse": float(np.sqrt(np.mean(np.square(np.subtract(labels, predictions)))))}
+
+    def load(self, data_dir: Path | None) -> Data:
+        if data_dir is None:
+            raise DataError(f"The task custom needs data_dir: a folder with train and validation ({FORMATS}).")
+        train = self._read(_find(Path(data_dir), "train"), labelled=True)
+        names = [] if self.regression else self._classes(train)
+        validation = self._read(_find(Path(data_dir), "validation", "dev"), labelled=True)
+        data = Data(self._rows(train, names), {"validation": self._rows(validation, names)})
+        if any((Path(data_dir) / f"test{ending}").exists() for ending in READERS):
+            test = self._read(_find(Path(data_dir), "test"), labelled=False)
+            known = self.label_column in test[0].values
+            (data.evaluation if known else data.test)["test"] = self._rows(test, names, labelled=known)
+        return data
+
+    def _read(self, file: Path, labelled: bool) -> list[Record]:
+        columns = [*self.text_columns, self.label_column] if labelled else self.text_columns
+        records = list(READERS[file.suffix](file, columns))
+        if not records:
+            raise DataError(f"{file}: expected rows, found none.")
+        return records
+
+    def _rows(self, records: list[Record], names: Sequence[str], labelled: bool = True) -> Dataset:
+        texts = [[_text(record, column) for record in records] for column in self.text_columns]
+        labels = [self._label(record, names) if labelled else None for record in records]
+        return make_rows(texts, labels, names)
+
+    def _classes(self, records: list[Record]) -> list[str]:
+        """The classes that occur: integers in their order, other names in that of the alphabet."""
+        names = sorted({self._class(record) for record in records})
+        if len(names) < 2:
+            raise records[0].error(f"at least two classes in column {self.label_column!r}", names)
+        if all(_is(int, name) for name in names):
+            return sorted(names, key=int)
+        if all(_is(float, name) for name in names):
+            first = next(record for record in records if not _is(int, self._class(record)))
+            raise self._not_a_class(first)
+        return names
+
+    def _class(self, record: Record) -> str:
+        value = record.values.get(self.label_column)
+        if isinstance(value, float):
+            raise self._not_a_class(record)
+        if not isinstance(value, (str, int)) or value == "":
+            raise record.error(f"a label in column {self.label_column!r}", value)
+        return str(value)
+
+    def _not_a_class(self, record: Record) -> DataError:
+        expected = f"a class in column {self.label_column!r} (a name or an integer; numbers need regression=True)"
+        return record.error(expected, record[self.label_column])
+
+    def _label(self, record: Record, names: Sequence[str]) -> int | float:
+        if self.regression:
+            return _number(record, self.label_column)
+        name = self._class(record)
+        if name not in names:
+            raise record.error(f"a class of the training file ({', '.join(names)})", name)
+        return names.index(name)
+
+
+def _find(folder: Path, *stems: str) -> Path:
+    files = [folder / f"{stem}{ending}" for stem in stems for ending in READERS]
+    present = [file for file in files if file.exists()]
+    if len(present) == 1:
+        return present[0]
+    found = ", ".join(file.name for file in present) or "none"
+    raise DataError(f"{folder}: expected one file called {' or '.join(stems)} ({FORMATS}), found {found}.")
+
+
+def _text(record: Record, column: str) -> str:
+    value = record[column]
+    if not isinstance(value, str) or not value.strip():
+        raise record.error(f"a text in column {column!r}", value)
+    return value
+
+
+def _number(record: Record, column: str) -> float:
+    value = record.values.get(column)
+    if value is None or not _is(float, value) or not math.isfinite(float(value)):
+        raise record.error(f"a number in column {column!r}", value)
+    return float(value)
+
+
+def _is(kind: type, value: Any) -> bool:
+    try:
+        kind(value)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,171 @@
+"""Files of rows. Every row knows where it stands, so that an error can say it.
+
+Text is UTF-8, with or without a byte order mark, and only a line feed ends a line: the other characters that Unicode
+counts as line ends occur within sentences.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pyarrow import ArrowInvalid
+from pyarrow.parquet import ParquetFile
+
+from .base import DataError
+
+Fields = Iterator[tuple[int, list[str]]]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A row and its place: a line of text files, counted from 1, or a row of files that have no lines."""
+
+    path: Path
+    place: str
+    values: dict[str, Any]
+
+    def __getitem__(self, column: str) -> Any:
+        return self.values[column]
+
+    def error(self, expected: str, found: Any) -> DataError:
+        return error(self.path, self.place, expected, f"{found!r:.80}")
+
+    def require(self, columns: Sequence[str]) -> Record:
+        """Itself, if it has these columns."""
+        _require(self.path, self.place, columns, self.values)
+        return self
+
+
+def error(path: Path, place: str, expected: str, found: str) -> DataError:
+    return DataError(f"{path}, {place}: expected {expected}, found {found}.")
+
+
+def read_tsv(
+    path: Path, columns: Sequence[str], header: Sequence[str] = (), broken: list[DataError] | None = None
+) -> Iterator[Record]:
+    """Rows of a file with tabs between the columns. Quotes are text.
+
+    Args:
+        columns: which have to be there.
+        header: names of the columns where the file does not begin with them.
+        broken: takes the errors of lines with too few or too many columns, which are then left out.
+    """
+    fields = ((number, line.rstrip("\r").split("\t")) for number, line in _lines(path) if line.strip())
+    return _records(path, fields, columns, header, broken)
+
+
+def read_csv(path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    """Rows of a file with commas between the columns; double quotes enclose commas and line ends."""
+    return _records(path, _csv_fields(path), columns)
+
+
+def read_json(path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    """Objects of a file that is one JSON list, or that has one object a line."""
+    with opened(path) as file:
+        is_list = file.read(4096).decode("utf-8-sig", errors="replace").lstrip().startswith("[")
+    for place, item in _json_list(path) if is_list else _json_lines(path):
+        if not isinstance(item, dict):
+            raise error(path, place, "an object with the columns", f"{item!r:.80}")
+        yield Record(path, place, item).require(columns)
+
+
+def read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
+    with opened(path) as file:
+        try:
+            table = ParquetFile(file)
+        except ArrowInvalid as invalid:
+            raise error(path, "the file", "Parquet", str(invalid)) from invalid
+        _require(path, "the file", columns, table.schema_arrow.names)
+        rows = (row for batch in table.iter_batches() for row in batch.to_pylist())
+        for number, row in enumerate(rows, 1):
+            yield Record(path, f"row {number}", row)
+
+
+READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[Record]]] = {
+    ".csv": read_csv,
+    ".tsv": read_tsv,
+    ".json": read_json,
+    ".jsonl": read_json,
+    ".parquet": read_parquet,
+}
+
+
+def opened(path: Path) -> BinaryIO:
+    """The file, to read bytes."""
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file.")
+    return path.open("rb")
+
+
+def _require(path: Path, place: str, columns: Sequence[str], present: Any) -> None:
+    for column in columns:
+        if column not in present:
+            raise error(path, place, f"a column {column!r}", f"the columns {', '.join(map(repr, present))}")
+
+
+def _lines(path: Path, end: str = "") -> Iterator[tuple[int, str]]:
+    with opened(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as invalid:
+                raise error(path, f"line {number}", "UTF-8 text", str(invalid)) from invalid
+            yield number, text.removesuffix("\n") + end
+
+
+def _csv_fields(path: Path) -> Fields:
+    reader = csv.reader((line for _, line in _lines(path, end="\n")), strict=True)
+    while True:
+        start = reader.line_num + 1  # a row may span lines
+        try:
+            fields = next(reader, None)
+        except csv.Error as invalid:
+            raise error(path, f"line {start}", "a row of comma-separated values", str(invalid)) from invalid
+        if fields is None:
+            return
+        if fields:
+            yield start, fields
+
+
+def _records(
+    path: Path,
+    fields: Fields,
+    columns: Sequence[str],
+    header: Sequence[str] = (),
+    broken: list[DataError] | None = None,
+) -> Iterator[Record]:
+    names = list(header) or next(fields, (1, []))[1]
+    _require(path, "line 1", columns, names)
+    for number, values in fields:
+        if len(values) == len(names):
+            yield Record(path, f"line {number}", dict(zip(names, values, strict=True)))
+            continue
+        wrong = error(path, f"line {number}", f"{len(names)} columns ({', '.join(names)})", f"{len(values)}")
+        if broken is None:
+            raise wrong
+        broken.append(wrong)
+
+
+def _json_list(path: Path) -> Iterator[tuple[str, Any]]:
+    text = "\n".join(line for _, line in _lines(path))
+    try:
+        items = json.loads(text)
+    except json.JSONDecodeError as invalid:
+        raise error(path, f"line {invalid.lineno}", "JSON", invalid.msg) from invalid
+    for number, item in enumerate(items, 1):
+        yield f"row {number}", item
+
+
+def _json_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    for number, line in _lines(path):
+        if not line.strip():
+            continue
+        try:
+            yield f"line {number}", json.loads(line)
+        except json.JSONDecodeError as invalid:
+            raise error(path, f"line {number}", "a JSON object", f"{line!r:.80} ({invalid.msg})") from invalid

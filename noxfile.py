@@ -1,0 +1,31 @@
+"""The suite on the oldest and the newest transformers that setup.py admits.
+
+nox                     # both
+nox -s "suite(5.0.0)"   # one of them; further arguments after -- go to pytest
+"""
+
+import os
+from pathlib import Path
+
+import nox
+
+CONSTRAINTS = Path("constraints.txt").read_text(encoding="utf-8").splitlines()
+NEWEST = next(line.partition("==")[2] for line in CONSTRAINTS if line.startswith("transformers=="))
+OLDEST = "5.0.0"
+# An old transformers wants old versions of these; pip finds them.
+WITH_TRANSFORMERS = ("huggingface_hub==", "transformers==", "tokenizers==", "peft==", "accelerate==", "hf-xet==")
+
+
+@nox.session(venv_backend="venv")
+@nox.parametrize("transformers", [OLDEST, NEWEST], ids=[OLDEST, NEWEST])
+def suite(session: nox.Session, transformers: str) -> None:
+    kept = [line for line in CONSTRAINTS if transformers == NEWEST or not line.startswith(WITH_TRANSFORMERS)]
+    constraints = Path(session.create_tmp()) / "constraints.txt"
+    constraints.write_text("\n".join(kept), encoding="utf-8")
+    # torch first: as a dependency of the others it would bring several GB of CUDA along.
+    session.install(next(line for line in CONSTRAINTS if line.startswith("torch==")))
+    session.install("--constraint", str(constraints), f"transformers=={transformers}", "--editable", ".[test]")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    session.run(
+        "python", "-m", "pytest", "--numprocesses", "2", "--dist", "loadgroup", *session.posargs, env=environment
+    )
