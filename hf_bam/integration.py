@@ -126,7 +126,7 @@ def log(method: Method, trainer: Any, logs: dict[str, float], *args: Any, **kwar
     """Beside the loss, the terms that it is made of: their means since the last time."""
     # These two together are what Trainer logs itself, on all processes at once.
     if find_patches(trainer.model) and {"loss", "learning_rate"} <= logs.keys():
-        means = patch_of(trainer.model).meter.pop()
+        means = patch_of(trainer.model).runtime.meter.pop()
         for name, value in means.items():
             logs[name] = nested_gather(value, trainer.args.parallel_mode).mean().item()
     method(trainer, logs, *args, **kwargs)

@@ -77,6 +77,23 @@ class Draws:
         return self.generators[device]
 
 
+@dataclass
+class Meter:
+    """Means of the terms of the loss since they were last asked for."""
+
+    sums: dict[str, Tensor] = field(default_factory=dict)
+    count: int = 0
+
+    def add(self, **terms: Tensor) -> None:
+        self.sums = {name: self.sums.get(name, 0) + value.detach() for name, value in terms.items()}
+        self.count += 1
+
+    def pop(self) -> dict[str, Tensor]:
+        means = {name: total / self.count for name, total in self.sums.items()}
+        self.sums, self.count = {}, 0
+        return means
+
+
 class Runtime:
     """The open frame and the sampling mode of one model; every thread has its own."""
 
@@ -107,6 +124,13 @@ class Runtime:
     def kl_loss(self, kl_loss: Tensor | None) -> None:
         self._local.kl_loss = kl_loss
 
+    @property
+    def meter(self) -> Meter:
+        """The terms of the loss, for the logs."""
+        if not hasattr(self._local, "meter"):
+            self._local.meter = Meter()
+        return self._local.meter
+
     @contextmanager
     def sampling(self, draws: Draws | None) -> Iterator[None]:
         before = self.draws
@@ -115,23 +139,6 @@ class Runtime:
             yield
         finally:
             self._local.draws = before
-
-
-@dataclass
-class Meter:
-    """Means of the terms of the loss since they were last asked for."""
-
-    sums: dict[str, Tensor] = field(default_factory=dict)
-    count: int = 0
-
-    def add(self, **terms: Tensor) -> None:
-        self.sums = {name: self.sums.get(name, 0) + value.detach() for name, value in terms.items()}
-        self.count += 1
-
-    def pop(self) -> dict[str, Tensor]:
-        means = {name: total / self.count for name, total in self.sums.items()}
-        self.sums, self.count = {}, 0
-        return means
 
 
 class Replay:

@@ -69,7 +69,7 @@ def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
     patch.runtime.kl_loss = kl_loss
     output = add_kl(output, kl, kl_loss)
     task_loss = getattr(output, "task_loss", None)
-    patch.meter.add(kl=kl, kl_loss=kl_loss, **({} if task_loss is None else {"task_loss": task_loss}))
+    patch.runtime.meter.add(kl=kl, kl_loss=kl_loss, **({} if task_loss is None else {"task_loss": task_loss}))
     return output
 
 

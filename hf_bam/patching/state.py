@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from ..config import BamConfig
 from ..layer import BamLayer
-from ..runtime import Meter, Runtime
+from ..runtime import Runtime
 
 ATTRIBUTE = "_bam"
 
@@ -25,7 +25,6 @@ class Patch:
         root: the model that was patched. The models inside it share the record.
         implementations: every model config with the attention implementation that it had.
         attributes: attributes of the models inside the root that were overwritten, with their models.
-        meter: the terms of the loss, for the logs.
     """
 
     root: PreTrainedModel
@@ -33,7 +32,6 @@ class Patch:
     runtime: Runtime = field(default_factory=Runtime)
     implementations: list[tuple[Any, Any]] = field(default_factory=list)
     attributes: list[tuple[nn.Module, dict[str, Any]]] = field(default_factory=list)
-    meter: Meter = field(default_factory=Meter)
     handles: list[RemovableHandle] = field(default_factory=list)
 
 

@@ -3,10 +3,10 @@
 import copy
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
 from torch import nn
 
 import hf_bam
@@ -308,22 +308,6 @@ def test_wrappers_are_looked_through():
         hf_bam.get_config(nn.ModuleList([model, hf_bam.patch(bert())]))
 
 
-def test_peft_models():
-    lora = LoraConfig(target_modules=["query", "value"], r=2)
-    before = get_peft_model(bert(), lora)
-    assert hf_bam.patch(before) is before
-    assert hf_bam.is_patched(before)
-    out = before.train()(**classification())
-    out.loss.backward()
-    assert all(p.grad.abs().max() > 0 for p in priors(before).values())
-    assert (
-        before.get_base_model().bert.encoder.layer[0].attention.self.query.lora_B["default"].weight.grad.abs().max()
-        > 0
-    )
-    after = get_peft_model(hf_bam.patch(bert()), lora)
-    assert "kl" in after.train()(**classification())
-
-
 def test_wrong_objects_are_told():
     with pytest.raises(TypeError, match="not Linear"):
         hf_bam.patch(nn.Linear(2, 2))
@@ -364,6 +348,17 @@ def test_threads_do_not_disturb_each_other():
         thread.join()
         assert not torch.equal(model(**batch).logits, mean)
     assert torch.equal(results[0], mean)
+
+
+def test_threads_that_train_at_once_keep_their_kl_apart():
+    """Two models, and two threads in each of them, on batches of different lengths."""
+    models = [hf_bam.patch(bert(), k=1e8, beta=beta).train() for beta in (1.0, 100.0)]
+    cases = [(model, classification((width,), width)) for model in models for width in (3, 7)]
+    expected = [model(**batch).kl.item() for model, batch in cases]
+    with ThreadPoolExecutor(4) as pool:
+        kls = list(pool.map(lambda case: case[0](**case[1]).kl.item(), cases * 20))
+    assert kls == pytest.approx(expected * 20, rel=1e-5)
+    assert len(set(expected)) == 4
 
 
 def test_seeded_sampling_leaves_the_global_random_state_alone():

@@ -4,6 +4,7 @@ import copy
 import io
 import json
 import logging
+import multiprocessing
 import pickle
 
 import pytest
@@ -207,3 +208,9 @@ def test_copies_are_patched_models_of_their_own(model, way, tmp_path):
         assert torch.equal(twin(**batch).logits, twin(**batch).logits)
     twin.save_pretrained(tmp_path)
     assert_same_model(hf_bam.from_pretrained(tmp_path), model, batch)
+
+
+def test_a_spawned_worker_gets_the_patched_model(model):
+    batch = classification()
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        torch.testing.assert_close(pool.apply(drawn, (model, batch)), drawn(model, batch), rtol=0, atol=1e-6)
