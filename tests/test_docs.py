@@ -15,7 +15,8 @@ def blocks(page, language):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
-def test_snippets_run(page, capsys):
+def test_snippets_run(page, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     namespace = {}
     for code in blocks(page, "python"):
         exec(compile(code, str(page), "exec"), namespace)
