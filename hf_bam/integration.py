@@ -20,7 +20,7 @@ from typing import Any
 from peft import PeftModel
 from torch import Tensor, nn
 from transformers import PreTrainedModel, Trainer
-from transformers.trainer_pt_utils import LabelSmoother, nested_gather
+from transformers.trainer_pt_utils import LabelSmoother
 
 from . import hub, serialization
 from .attention import NAME
@@ -128,7 +128,7 @@ def log(method: Method, trainer: Any, logs: dict[str, float], *args: Any, **kwar
     if find_patches(trainer.model) and {"loss", "learning_rate"} <= logs.keys():
         means = patch_of(trainer.model).runtime.meter.pop()
         for name, value in means.items():
-            logs[name] = nested_gather(value, trainer.args.parallel_mode).mean().item()
+            logs[name] = trainer.accelerator.gather(value).mean().item()
     method(trainer, logs, *args, **kwargs)
 
 

@@ -35,7 +35,7 @@ def test_other_ordinary_pipelines_are_unchanged(task, tokenizer):
     if task not in PIPELINE_REGISTRY.get_supported_tasks():
         pytest.skip(f"this transformers has no {task} pipeline")
     cls, texts, inputs = ORDINARY[task]
-    model = cls(bert(vocab_size=len(tokenizer), **ALIKE).config).eval()
+    model = cls(bert(vocab_size=len(tokenizer), num_labels=2, **ALIKE).config).eval()
     before = pipeline(task, model=model, tokenizer=tokenizer, device="cpu")(*texts, **inputs)
     after = pipeline(task, model=hf_bam.patch(model), tokenizer=tokenizer, device="cpu")(*texts, **inputs)
     before, after = (result if isinstance(result, list) else [result] for result in (before, after))

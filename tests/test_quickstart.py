@@ -1,17 +1,20 @@
-"""The training loop of scripts/quickstart.py, on a tiny model."""
+"""scripts/quickstart.py on a tiny model and a few sentences of each domain."""
 
 import importlib.util
+import re
 from pathlib import Path
 
-import torch
+import pytest
 
 import hf_bam
+from hf_bam.tasks import sentiment
 from hf_bam.tasks.sentiment import Sentence
 
-from .models import bert
+from .training.conftest import model_folder  # noqa: F401  (a fixture)
 
 
-def load_script():
+@pytest.fixture
+def script():
     path = Path(__file__).parents[1] / "scripts" / "quickstart.py"
     spec = importlib.util.spec_from_file_location("quickstart", path)
     module = importlib.util.module_from_spec(spec)
@@ -19,12 +22,31 @@ def load_script():
     return module
 
 
-def test_it_learns(tokenizer):
-    model = hf_bam.patch(bert(vocab_size=len(tokenizer), num_labels=2, initializer_range=0.3), k=1.0)
-    sentences = [Sentence("good", 1.0, 0.0), Sentence("bad", -1.0, 0.0)] * 16
-    frozen = model.bert.embeddings.word_embeddings.weight.clone()
-    load_script().train(model, tokenizer, sentences, steps=300)
-    good, bad = hf_bam.BamPredictor(model, tokenizer, samples=3)(["good", "bad"]).samples[:, :, 1].mean(axis=0)
-    assert good > bad + 0.3
-    assert torch.equal(model.bert.embeddings.word_embeddings.weight, frozen)
-    assert model.bam_step.item() == 300
+@pytest.fixture
+def sentences(monkeypatch):
+    """In place of the archive: the first word decides, and where there are two people disagree."""
+
+    def load(archive, domain):
+        words = [("good", 2.0, 0.1), ("bad", -2.0, 0.1), ("good bad", 0.5, 2.0)]
+        return [Sentence(f"{w} {domain} {i}", r, d + i / 100) for i in range(60) for w, r, d in words]
+
+    monkeypatch.setattr(sentiment, "download", lambda cache: cache)
+    monkeypatch.setattr(sentiment, "load", load)
+
+
+def test_both_are_trained_and_compared(script, sentences, model_folder, tmp_path, capsys):  # noqa: F811
+    limits = ["--max_steps", "60", "--lr", "1e-2", "--samples", "3", "--eval_limit", "15", "--doubt_rows", "12"]
+    script.main(["--model", str(model_folder), "--output", str(tmp_path), *limits, "--no_report"])
+    lines = capsys.readouterr().out.splitlines()
+    assert {"--- plain finetuning ---", "--- Bayesian attention ---"} <= set(lines)
+    (top,) = (i for i, line in enumerate(lines) if line.startswith("method "))
+    table = [re.split(r"\s{2,}", line) for line in lines[top : top + 9]]
+    methods = ["plain", "MC dropout, 3 draws", "mean attention", "BAM, 3 draws"]
+    assert [row[0] for row in table[1:]] == [name + end for end in ("", " + temperature") for name in methods]
+    for row in table[1:]:
+        values = dict(zip(table[0], row, strict=True))
+        assert float(values["accuracy"]) > 0.6
+        assert -1 <= float(values["disagreement"]) <= 1
+        assert 0 <= float(values["ood_auroc"]) <= 1
+    assert lines[-1].endswith("So bad it is good.")
+    assert hf_bam.is_patched(hf_bam.from_pretrained(tmp_path / "bam" / "model"))
