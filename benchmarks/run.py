@@ -1,7 +1,11 @@
 """Run a study and write its results beside this file.
 
 python benchmarks/run.py prior      # the contextual prior and beta, about three minutes
+python benchmarks/run.py loop       # what the training loop adds to a step, about two minutes
 python benchmarks/run.py predict    # draws folded into the batch, about two minutes
+python benchmarks/run.py speed      # training steps and inference against plain attention, about 15 minutes
+python benchmarks/run.py memory     # peak memory of a training step and of attention alone, about five minutes
+python benchmarks/run.py scaling    # cost against length, draws and layers, about ten minutes
 """
 
 import argparse
@@ -16,9 +20,17 @@ import transformers
 RESULTS = Path(__file__).parent / "results"
 
 
+def processor():
+    """The model of the processor, where the system tells it."""
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text(encoding="utf-8").splitlines() if about.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return f"{len(names)} x {names[0]}" if names else platform.processor()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=["predict", "prior"])
+    parser.add_argument("study", choices=["loop", "memory", "predict", "prior", "scaling", "speed"])
     name = parser.parse_args().study
     rows = []
     for row in importlib.import_module(name).study():
@@ -30,6 +42,7 @@ def main():
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "machine": platform.machine(),
+        "processor": processor(),
         "threads": torch.get_num_threads(),
     }
     RESULTS.mkdir(exist_ok=True)

@@ -39,6 +39,18 @@ def read_folder(folder: Path, source: str, target: str) -> Data:
     )
 
 
+def write_folder(folder: Path, data: Data, source: str, target: str) -> list[Path]:
+    """Writes files that `read_folder` reads."""
+    sets = {"train": data.train, **data.evaluation, **data.test}
+    sides = {"source": source, "target": target}
+    return [
+        write_lines(folder / f"{name}.{language}", rows[side])
+        for name, rows in sets.items()
+        for side, language in sides.items()
+        if side in rows.column_names
+    ]
+
+
 def read_pairs(folder: Path, name: str, source: str, target: str, *, training: bool = False) -> Dataset:
     """The pairs of one set. For training, those with an empty side are left out; elsewhere they are an error."""
     files = [find(folder, name, language) for language in (source, target)]

@@ -14,16 +14,16 @@ from hf_bam.tasks import language, lexicon, parallel
 from hf_bam.tasks.language import Phrase, Sentence, ambiguous, ceiling, generate
 
 NOUNS = {
-    stem: gender
+    sense
     for nouns in (lexicon.BEINGS, lexicon.THINGS, lexicon.RESOLVED, lexicon.OPEN, lexicon.NATURE, lexicon.TOWN)
     for noun in nouns
-    for stem, gender in noun.senses
+    for sense in noun.senses
 }
 ADJECTIVES = {stem for senses in (lexicon.ADJECTIVES | lexicon.OPEN_ADJECTIVES).values() for stem in senses}
 NATURE = re.compile("river|lake|forest|hill")
 ENDING = "(?P<gender>[aeo])(?P<plural>i?)(?P<case>[nr]?)"
 ARTICLE = re.compile(f"l{ENDING}")
-NOUN = re.compile(f"(?P<stem>{'|'.join(NOUNS)}){ENDING}")
+NOUN = re.compile(f"(?P<stem>{'|'.join(stem for stem, _ in NOUNS)}){ENDING}")
 ADJECTIVE = re.compile(f"(?P<stem>{'|'.join(ADJECTIVES)}){ENDING}")
 AUXILIARY = re.compile("(?:dor|ses|fal)(?P<plural>em)?")
 POSTPOSITION = re.compile("thet|umber|kolin")
@@ -49,7 +49,7 @@ def noun_phrase(words):
     if words and ADJECTIVE.fullmatch(words[0]):
         parts.append(ADJECTIVE.fullmatch(words.pop(0)))
     (ending,) = {(part["gender"], part["plural"], part["case"]) for part in parts if part}
-    assert ending[0] in (NOUNS[parts[1]["stem"]], "a" if parts[1]["stem"] == "kasv" else None)
+    assert (parts[1]["stem"], ending[0]) in NOUNS
     return ending
 
 
