@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import re
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -101,7 +102,7 @@ def read_lines(path: Path) -> list[str]:
 def write_lines(path: Path, lines: Iterable[str]) -> Path:
     """Writes one sentence a line; line breaks within a sentence become spaces."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(" ".join(line.splitlines()) + "\n" for line in lines)
+    text = "".join(re.sub(r"[\r\n]+", " ", line).strip() + "\n" for line in lines)
     path.write_text(text, encoding="utf-8", newline="\n")
     return path
 

@@ -39,4 +39,5 @@ def fit(texts: Iterable[str], size: int, max_length: int) -> PreTrainedTokenizer
         pad_token=PAD,
         model_max_length=max_length,
         model_input_names=["input_ids", "attention_mask"],
+        split_special_tokens=True,  # a text that happens to contain "</s>" does not end there
     )

@@ -1,4 +1,4 @@
-"""The small parallel language: its grammar is checked on the sentences, by a reader that shares only the word lists."""
+"""The small parallel language. Its grammar is checked by a reader that shares only the word lists."""
 
 import re
 import runpy
@@ -210,7 +210,7 @@ def test_the_ceiling_is_the_mean_of_right_and_wrong_guesses():
     right, wrong = "la selta ses lon mabrion olmuto.", "la selta ses lon sotrion olmuto."
     open_row = Dataset.from_list([{"target": right, "translations": [right, wrong]}])
     expected = (100 + sentence_bleu(wrong, [right], use_effective_order=False).score) / 2
-    assert ceiling(open_row, guesses=4000) == pytest.approx(expected, rel=0.02)
+    assert ceiling(open_row, guesses=1000) == pytest.approx(expected, rel=0.02)
     plain_row = Dataset.from_list([{"target": right, "translations": [right]}])
     assert ceiling(plain_row) == pytest.approx(100)
 

@@ -1,0 +1,52 @@
+"""Time and memory, measured so that a busy machine disturbs all competitors alike."""
+
+import multiprocessing
+import resource
+import statistics
+import time
+
+KILOBYTE = 1024
+
+
+def interleaved(runs, repetitions, warm_up=1):
+    """Quartiles of the seconds of each run and of its ratio to the first one, in the same repetition.
+
+    Args:
+        runs: functions without arguments, by name; they take turns.
+    """
+    times = {name: [] for name in runs}
+    for repetition in range(warm_up + repetitions):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            if repetition >= warm_up:
+                times[name].append(time.perf_counter() - start)
+    first = next(iter(times.values()))
+    ratios = {name: [a / b for a, b in zip(t, first, strict=True)] for name, t in times.items()}
+    return {"seconds": _quartiles(times), "ratio": _quartiles(ratios)}
+
+
+def _quartiles(values):
+    return {name: [round(q, 5) for q in statistics.quantiles(v, method="inclusive")] for name, v in values.items()}
+
+
+def peak_memory(function, *args):
+    """Megabytes that a new process holds at its peak, and by how much they rose while the second half ran.
+
+    Args:
+        function: prepares with `args` and returns the function whose memory is of interest.
+    """
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        before, peak = pool.apply(_measure, (function, args))
+    return {"peak": round(peak), "rise": round(peak - before, 1)}
+
+
+def _measure(function, args):
+    run = function(*args)
+    before = _peak()
+    run()
+    return before, _peak()
+
+
+def _peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KILOBYTE

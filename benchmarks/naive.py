@@ -1,0 +1,47 @@
+"""The paper's formulas as they stand, in eager mode: what stochastic attention costs without further thought."""
+
+import math
+
+import torch
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+
+from hf_bam.attention import visible_keys
+from hf_bam.objective import KlTerm
+
+NAME = "bam_naive"
+EULER = 0.5772156649015329
+
+
+def naive_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, **kwargs):
+    """Weibull weights with a Gamma prior; boolean masks or none."""
+    law, prior = module.bam.posterior, module.bam.prior
+    visible = visible_keys(module, query, key, attention_mask, is_causal)
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    scores = (query @ key.transpose(-1, -2) * scale).masked_fill(~visible, torch.finfo(query.dtype).min)
+    mean = scores.softmax(dim=-1)
+    weibull_scale = mean / math.gamma(1 + 1 / law.k)
+    u = torch.rand_like(mean)
+    sample = weibull_scale * (-torch.log(1 - u + 1e-20)) ** (1 / law.k)
+    weights = sample / sample.sum(dim=-1, keepdim=True)
+
+    alpha = law.beta * prior(key, visible).exp()
+    kl = (
+        EULER * alpha / law.k
+        - alpha * torch.log(weibull_scale + 1e-20)
+        + math.log(law.k)
+        + law.beta * weibull_scale * math.gamma(1 + 1 / law.k)
+        - EULER
+        - 1
+        - alpha * math.log(law.beta)
+        + torch.lgamma(alpha + 1e-20)
+    ).masked_fill(~visible, 0.0)
+    frame = module.bam.runtime.frame
+    if frame is not None and module.training:
+        frame.add(KlTerm(kl.sum(dim=(1, 3)), visible.expand(kl.shape).sum(dim=(1, 3))))
+    weights = torch.nn.functional.dropout(weights, dropout, module.training)
+    return (weights @ value).transpose(1, 2).contiguous(), weights
+
+
+AttentionInterface.register(NAME, naive_attention)
+AttentionMaskInterface.register(NAME, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])

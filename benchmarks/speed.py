@@ -1,0 +1,29 @@
+"""Training steps and inference: Bayesian attention against plain attention, and against the naive way."""
+
+import gc
+
+from measure import interleaved
+from shapes import inference, training_step
+
+REPETITIONS = 9
+STEPS = (
+    # model, batch, length, kinds, ratio to reach
+    ("BERT-base", 8, 128, ("plain", "BAM"), 1.10),
+    ("BERT-base", 2, 512, ("plain", "BAM", "naive"), 1.20),
+    ("BERT-base, dropout 0.1", 8, 128, ("plain", "BAM"), None),
+    ("ALBERT-base", 8, 128, ("plain", "BAM"), 1.10),
+    ("Marian", 8, 64, ("plain", "BAM"), 1.10),
+)
+PASSES = {"BAM": 1.01, "BAM, sampled": 1.10}
+
+
+def study():
+    for model, batch, length, kinds, target in STEPS:
+        runs = {kind: training_step(model, kind, batch, length) for kind in kinds}
+        case = {"what": "training step", "model": model, "batch": batch, "tokens": length, "to reach": {"BAM": target}}
+        yield {**case, **interleaved(runs, REPETITIONS)}
+        del runs
+        gc.collect()
+    runs = {kind: inference("BERT-base", kind, 8, 128) for kind in ("plain", *PASSES)}
+    case = {"what": "inference", "model": "BERT-base", "batch": 8, "tokens": 128, "to reach": PASSES}
+    yield {**case, **interleaved(runs, REPETITIONS)}

@@ -1,0 +1,77 @@
+"""Which keys each query sees, without a T x S matrix where none is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What the queries of an attention call may attend to.
+
+    Attributes:
+        shape: B, H, T, S.
+        visible: boolean, (B or 1, H or 1, T or 1, S); None for all keys.
+        causal: query i sees keys 0 to i; instead of `visible`.
+    """
+
+    shape: tuple[int, int, int, int]
+    visible: Tensor | None = None
+    causal: bool = False
+
+    def __post_init__(self) -> None:
+        if self.causal and self.visible is not None:
+            raise ValueError(
+                "causal=True and visible are two masks: put the causal one into visible, or leave one out."
+            )
+
+    def block(self, rows: slice, device: torch.device) -> Tensor:
+        """What some queries see, broadcastable to (B, H, R, S)."""
+        if self.visible is not None:
+            return self.visible if self.visible.shape[2] == 1 else self.visible[:, :, rows]
+        key = torch.arange(self.shape[3], device=device)
+        last = torch.arange(rows.start, rows.stop, device=device) if self.causal else key[-1:]
+        return (key <= last[:, None])[None, None]
+
+    def count(self, device: torch.device) -> Tensor:
+        """(B, T) how many entries of the attention matrices of all heads are visible to each query."""
+        batch, heads, queries, keys = self.shape
+        if self.visible is not None:
+            seen = self.visible.expand(-1, -1, -1, keys).sum(dim=-1)  # (B or 1, H or 1, T or 1)
+            return seen.expand(batch, heads, queries).sum(dim=1)
+        last = torch.arange(1, queries + 1, device=device).clamp(max=keys)
+        return heads * (last if self.causal else torch.full_like(last, keys)).expand(batch, queries)
+
+    def keys(self, real: Tensor) -> Tensor:
+        """Which keys any of the real queries (B, T) sees, (B, H or 1, 1, S)."""
+        if self.visible is not None:
+            return (self.visible & real[:, None, :, None]).any(dim=2, keepdim=True)
+        place = torch.arange(self.shape[3], device=real.device)
+        order = torch.arange(1, self.shape[2] + 1, device=real.device)
+        last = (order * real).amax(dim=1) if self.causal else real.any(dim=1) * self.shape[3]
+        return (place < last[:, None])[:, None, None]
+
+    def seeing(self, real: Tensor) -> Tensor:
+        """How many of the real queries (B, T) see any key, (B, H or 1, 1, 1)."""
+        if self.visible is None:
+            return real.sum(dim=1)[:, None, None, None]
+        return (self.visible.any(dim=-1, keepdim=True) & real[:, None, :, None]).sum(dim=2, keepdim=True)
+
+
+def log_mean_attention(received: Tensor, real: Tensor, sight: Sight) -> tuple[Tensor, Tensor]:
+    """Log of the mean attention that each key gets from the real queries, and which keys any of them sees.
+
+    Args:
+        received: (B, H, S) sum of the soft attention over the real queries.
+        real: (B, T), boolean.
+
+    Returns:
+        (B, H, 1, S) and (B, H or 1, 1, S).
+    """
+    number = sight.seeing(real).clamp(min=1)
+    # The smallest mean that is told from none: its gradient, of the order of its inverse, stays finite.
+    mean = (received.unsqueeze(2) / number).clamp(min=1e-30)
+    return mean.log(), sight.keys(real)

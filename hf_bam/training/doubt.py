@@ -1,0 +1,97 @@
+"""How far the doubt of a trained model can be trusted: one deterministic prediction against many draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from .. import is_patched, metrics
+from ..comparison import Comparison, compare
+from ..prediction import Bam, Dropout, Plain, Predictions, Predictor, Regression, Sampler
+from ..tasks.base import Task
+from .evaluation import some_rows
+from .predictions import prediction_of, predictor_options
+from .recipe import Recipe
+from .temperatures import with_temperatures
+
+Row = dict[str, float | str]
+USUAL_DROPOUT = 0.1
+
+
+@dataclass
+class Doubt:
+    """What was found on one set: a row for each method and, for classification, what the methods said."""
+
+    table: list[Row]
+    comparison: Comparison | None = None
+
+
+def measure_doubt(
+    task: Task, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: Dataset, recipe: Recipe
+) -> Doubt:
+    """Predicts the rows once and with many draws, and measures both alike."""
+    rows = some_rows(with_text(task, rows), recipe.doubt_rows)
+    predictors = make_predictors(task, model, tokenizer, recipe)
+    labels = task.labels(rows)
+    if labels is not None:
+        comparison = with_temperatures(compare(predictors, task.inputs(rows), labels))
+        return Doubt(comparison.table, comparison)
+    table: list[Row] = []
+    for name, predictor in predictors.items():
+        results = predictor(task.inputs(rows))
+        measured = regression if isinstance(results[0], Regression) else with_entropy
+        table.append({"method": name, **measured(task, rows, results)})
+    return Doubt(table)
+
+
+def with_text(task: Task, rows: Dataset) -> Dataset:
+    """The rows without empty texts, of which predictors have nothing to say."""
+    texts = [(text,) if isinstance(text, str) else text for text in task.inputs(rows)]
+    return rows.select([index for index, parts in enumerate(texts) if all(part.strip() for part in parts)])
+
+
+def make_predictors(
+    task: Task, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, recipe: Recipe
+) -> dict[str, Predictor]:
+    """A deterministic predictor and one that draws, by attention or, for a plain model, by dropout."""
+    bayesian = is_patched(model)
+    samplers: dict[str, Sampler] = {"mean attention" if bayesian else "plain": Plain(model)}
+    if recipe.samples > 1:
+        name = f"{'BAM' if bayesian else 'MC dropout'}, {recipe.samples} draws"
+        samplers[name] = Bam(model) if bayesian else Dropout(model, rate=recipe.dropout or USUAL_DROPOUT)
+    options = {"max_length": recipe.max_length, **predictor_options(task)}
+    return {name: Predictor(sampler, tokenizer, recipe.samples, **options) for name, sampler in samplers.items()}
+
+
+def regression(task: Task, rows: Dataset, results: Predictions[Any]) -> dict[str, float]:
+    """The task's scores and those of the spread: is it wide where the error is large?"""
+    targets = np.array(rows["label"], dtype=float)
+    values = np.array([result.value for result in results])
+    drawn = len(results.samples) > 1
+    spread = np.array([result.std for result in results])
+    return {
+        **task.score(rows, values.tolist()),
+        "crps": metrics.crps(results.samples, targets),
+        "coverage_90": metrics.interval_coverage(results.samples, targets) if drawn else np.nan,
+        "doubt_error": metrics.spearman(spread, abs(values - targets)) if drawn else np.nan,
+        "draws": float(len(results.samples)),
+    }
+
+
+def with_entropy(task: Task, rows: Dataset, results: Predictions[Any]) -> dict[str, float]:
+    """The task's scores, mean entropies, and the rank correlation of a row's doubt with its loss of score."""
+    predictions = [prediction_of(result) for result in results]
+    sign = -1.0 if task.greater_is_better else 1.0
+    lost = [sign * task.score(rows.select([i]), [guess])[task.metric] for i, guess in enumerate(predictions)]
+    entropy = [result.entropy for result in results]
+    return {
+        **task.score(rows, predictions),
+        "entropy": float(np.mean(entropy)),
+        "epistemic": float(np.mean([result.epistemic for result in results])),
+        "doubt_error": metrics.spearman(entropy, lost),
+        "draws": float(results.draws.max()),
+    }

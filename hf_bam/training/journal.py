@@ -1,0 +1,96 @@
+"""What a run tells while it runs: a progress bar, a log of JSON lines, and trackers."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+from tqdm import tqdm
+
+TERMS = ("loss", "task_loss", "kl")
+SHOWN = {"loss": "loss", "task_loss": "task", "kl": "kl", "kl_weight": "weight", "samples_per_second": "rows/s"}
+"""What the bar shows of a line of the log, and under which name."""
+
+
+class Journal:
+    """Averages the terms of the loss between two lines of the log.
+
+    Args:
+        path: of the log. Lines of later steps than `step`, which a killed run may have left, are removed.
+        step: the optimizer step at which the run begins or goes on.
+        total: its last one.
+        bayesian: whether there is a KL to tell of.
+    """
+
+    def __init__(self, path: Path, accelerator: Accelerator, step: int, total: int, bayesian: bool) -> None:
+        self.path, self.accelerator, self.bayesian = path, accelerator, bayesian
+        self.seconds, self.examples, self.steps = 0.0, 0, 0
+        self.terms: Tensor | float = 0.0
+        hidden = None if accelerator.is_main_process else True  # None: hidden where there is no terminal
+        self.bar = tqdm(total=total, initial=step, unit="step", disable=hidden, dynamic_ncols=True)
+        if accelerator.is_main_process:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(_lines_up_to(path, step)), encoding="utf-8")
+        self.start_clock()
+
+    def start_clock(self) -> None:
+        """Training begins or goes on now; what came in between is not counted."""
+        self.started = time.perf_counter()
+
+    def add(self, terms: Tensor, examples: int) -> None:
+        """A step is done.
+
+        Args:
+            terms: (3,) loss, task loss and KL; read only when a line is written, so that a GPU need not wait.
+            examples: of all processes.
+        """
+        self.terms = self.terms + terms
+        self.examples += examples
+        self.steps += 1
+        self.seconds += time.perf_counter() - self.started
+        self.bar.update()
+
+    def tell(self, step: int, **values: float) -> None:
+        """Writes the averages since the last line, and further values."""
+        assert isinstance(self.terms, Tensor)
+        mean = self.accelerator.reduce(self.terms / self.steps, "mean").tolist()
+        line = dict(zip(TERMS, mean, strict=True)) if self.bayesian else {"loss": mean[0]}
+        if not math.isfinite(mean[0]):
+            raise FloatingPointError(
+                f"The loss is {mean[0]} at step {step}. A lower lr, a longer warmup or precision='fp32' may help."
+            )
+        line |= values | {"samples_per_second": self.examples / self.seconds}
+        shown = {short: f"{line[name]:.3g}" for name, short in SHOWN.items() if name in line}
+        self.bar.set_postfix(shown, refresh=False)
+        self.write(step, line)
+        self.seconds, self.examples, self.steps, self.terms = 0.0, 0, 0, torch.zeros_like(self.terms)
+
+    def write(self, step: int, values: dict[str, Any]) -> None:
+        if self.accelerator.is_main_process:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"step": step, **values}) + "\n")
+        self.accelerator.log(values, step=step)
+
+    def show(self, text: str, say: Callable[[str], None]) -> None:
+        """Says something above the bar."""
+        if self.accelerator.is_main_process:
+            with self.bar.external_write_mode():
+                say(text)
+
+    def close(self) -> None:
+        self.bar.close()
+
+
+def _lines_up_to(path: Path, step: int) -> list[str]:
+    """The whole lines of a log about the steps up to this one."""
+    if step == 0 or not path.exists():
+        return []
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+    return [line for line in lines if json.loads(line)["step"] <= step]

@@ -1,0 +1,67 @@
+"""What a run leaves behind for others: model, card and report; and how they get to the Hub."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from .. import is_patched, push_to_hub
+from ..cards import model_card
+from ..tasks.translation import SCRATCH
+from . import tables
+from .building import PACKAGED
+from .doubt import Doubt
+from .results import Result
+from .settings import Job
+
+UNNAMED = frozenset({*PACKAGED, SCRATCH})
+"""Models that have no name on the Hub."""
+
+
+def write_reports(findings: Mapping[str, Doubt], folder: Path) -> list[Path]:
+    """A page for every set of a classification; none where matplotlib is not installed."""
+    try:
+        from ..reporting import report
+    except ImportError:
+        return []
+    return [
+        report(finding.comparison, folder / name, f"Predictions and their doubt: {name}")
+        for name, finding in findings.items()
+        if finding.comparison is not None
+    ]
+
+
+def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """The model and its tokenizer, as `from_pretrained` takes them."""
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def card(result: Result, model: PreTrainedModel, job: Job, repo_id: str | None) -> str | None:
+    """The text of the model card; plain models have none of ours."""
+    if not is_patched(model):
+        return None
+    parts = [f"### {name}\n\n{tables.as_markdown(table)}" for name, table in result.doubt.items()]
+    scores = {f"{name} {score}": value for name, own in result.scores.items() for score, value in own.items()}
+    named = {name: value for name, value in job.to_dict().items() if name not in ("bam", "data_dir", "options")}
+    text = model_card(
+        model,
+        repo_id=repo_id,
+        base_model=None if job.model in UNNAMED else job.model,
+        metrics=scores,
+        dataset=result.name,
+        report="\n".join(["## Doubt\n", *parts]) if parts else None,
+        training={name: value for name, value in named.items() if value is not None},
+    )
+    return str(text)
+
+
+def push(model: Any, tokenizer: PreTrainedTokenizerBase, repo_id: str, text: str | None) -> str:
+    """Uploads the model, its tokenizer and its card, and says where they are."""
+    if is_patched(model):
+        return push_to_hub(model, repo_id, tokenizer=tokenizer, card=text)
+    tokenizer.push_to_hub(repo_id)
+    return str(model.push_to_hub(repo_id))

@@ -1,0 +1,86 @@
+"""What comes out of a run, and what several runs have in common."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..tasks.base import Data
+from .doubt import Doubt
+
+FILE = "results.json"
+
+
+@dataclass
+class Trained:
+    """What a run worked with; the doubt is by set."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    data: Data
+    doubt: dict[str, Doubt]
+
+
+@dataclass
+class Result:
+    """What came out of a run.
+
+    Attributes:
+        name: of the task.
+        scores: with mean attention, by set.
+        doubt: for each set a table with a row for each method.
+        about: rows, steps, the best of them, and seconds.
+        trained: not there when the run was done before, or when it is one of many.
+    """
+
+    name: str
+    folder: Path
+    scores: dict[str, dict[str, float]]
+    doubt: dict[str, list[dict[str, Any]]]
+    about: dict[str, Any]
+    trained: Trained | None = field(default=None, repr=False)
+
+    def write(self) -> Path:
+        content = {"task": self.name, "scores": self.scores, "doubt": self.doubt, **self.about}
+        unfinished = self.folder / f".{FILE}"
+        unfinished.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        os.replace(unfinished, self.folder / FILE)
+        return self.folder / FILE
+
+    @classmethod
+    def read(cls, folder: Path) -> Result:
+        content = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        return cls(content.pop("task"), folder, content.pop("scores"), content.pop("doubt"), content)
+
+
+def score_rows(scores: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
+    """A row for each set."""
+    return [{"set": part, **values} for part, values in scores.items()]
+
+
+def summary(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """Mean and standard deviation over the runs of each task, for every set and score."""
+    values: dict[tuple[str, str, str], list[float]] = {}
+    for result in results:
+        for part, scores in result.scores.items():
+            for score, value in scores.items():
+                values.setdefault((result.name, part, score), []).append(value)
+    return [
+        {
+            "task": name,
+            "set": part,
+            "score": score,
+            "mean": statistics.fmean(numbers),
+            "std": statistics.stdev(numbers) if len(numbers) > 1 else math.nan,
+            "runs": len(numbers),
+        }
+        for (name, part, score), numbers in values.items()
+    ]

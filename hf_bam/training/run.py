@@ -1,0 +1,215 @@
+"""One run, from rows to a trained model with its scores and its doubt; and several of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator, PartialState
+from accelerate.tracking import get_available_trackers
+from peft import PeftModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..tasks.base import Data, Task
+from . import publishing, randomness, tables
+from .batching import padding
+from .building import build
+from .checkpoints import Checkpoints
+from .doubt import Doubt, measure_doubt
+from .evaluation import Evaluator, Judge, some_rows
+from .loop import Loop, make_accelerator
+from .results import FILE, Result, Trained, score_rows, summary
+from .settings import Job, read_yaml, write_yaml
+
+CONFIG = "config.yaml"
+Say = Callable[[str], None]
+
+
+def run(
+    job: Job,
+    output: Path | str,
+    *,
+    resume: bool = False,
+    report: bool = True,
+    report_to: Sequence[str] = (),
+    hub_model_id: str | None = None,
+    say: Say = print,
+) -> Result:
+    """Loads, trains, evaluates and saves; everything goes into the folder `output`.
+
+    Args:
+        resume: go on from the newest checkpoint in the folder; a run that is done is not done again.
+        report: write a page about the doubt, for classification, where matplotlib is installed.
+        report_to: trackers that Accelerate knows, "tensorboard" for instance.
+        hub_model_id: a repository of the Hub to push the model to.
+        say: gets what people may want to read.
+    """
+    return Run(job, Path(output), report_to, say).go(resume, report, hub_model_id)
+
+
+def run_all(jobs: Sequence[Job], output: Path | str, *, say: Say = print, **options: Any) -> list[Result]:
+    """Several runs, each in a folder of its own, and a table of means and standard deviations over seeds.
+
+    Args:
+        options: as for `run`.
+    """
+    results, main, file = [], PartialState().is_main_process, Path(output, "summary.json")
+    for job in jobs:
+        folder = Path(output, job.make_task().name, f"seed-{job.seed}")
+        if main:
+            say(f"\n{folder}")
+        results.append(replace(run(job, folder, say=say, **options), trained=None))  # one model in memory at a time
+    if main:
+        rows = summary(results)
+        file.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        say(f"\n{tables.as_text(rows)}\n\nWritten: {file}")
+    return results
+
+
+class Run:
+    """A run in progress; the arguments are those of `run`."""
+
+    def __init__(self, job: Job, folder: Path, report_to: Sequence[str], say: Say) -> None:
+        for name in set(report_to) - {str(tracker) for tracker in get_available_trackers()}:
+            raise ValueError(f"report_to={name!r} is not possible: there is no such tracker, or it is not installed.")
+        self.job, self.recipe, self.folder = job, job.recipe, folder
+        self.accelerator: Accelerator = make_accelerator(
+            job.recipe, log_with=list(report_to) or None, project_dir=folder
+        )
+        self.main: bool = self.accelerator.is_main_process
+        self.say: Say = say if self.main else lambda text: None
+        self.task: Task = job.make_task()
+
+    def go(self, resume: bool, report: bool, hub_model_id: str | None) -> Result:
+        if resume and (self.folder / FILE).exists():
+            self.say(f"{self.folder} is done already.")
+            return self.done()
+        data = self.load()
+        randomness.seed_all(self.job.seed)  # the same initial weights in every process
+        model, tokenizer = build(self.job, self.task, data)
+        self.evaluator = Evaluator(self.task, tokenizer, self.recipe, self.accelerator)
+        about = self.train(model, tokenizer, data, resume)
+        if isinstance(model, PeftModel):
+            if self.main:
+                model.save_pretrained(self.folder / "adapter")
+            model = model.merge_and_unload()
+        scores = self.scores(model, data)
+        trained = Trained(model, tokenizer, data, self.doubt(model, tokenizer, data))
+        doubt = {name: found.table for name, found in trained.doubt.items()}
+        result = Result(self.task.name, self.folder, scores, doubt, about, trained)
+        if self.main:
+            self.publish(result, trained, report, hub_model_id)
+        for tracker in self.accelerator.trackers:
+            tracker.finish()
+        self.accelerator.free_memory()
+        self.accelerator.wait_for_everyone()
+        return result
+
+    def done(self) -> Result:
+        """The results of an earlier run with the same settings."""
+        before, now = read_yaml(self.folder / CONFIG), self.job.to_dict()
+        for name in now:
+            if name != "data_dir" and before.get(name) != now[name]:
+                raise ValueError(
+                    f"{self.folder} was made with {name}={before.get(name)!r}, and this run has {now[name]!r}; do "
+                    "without resume to run it again, or choose another folder."
+                )
+        return Result.read(self.folder)
+
+    def load(self) -> Data:
+        """The rows of all sets, or some of each."""
+        with self.accelerator.main_process_first():  # it downloads, and the others find the files
+            data = self.task.load(None if self.job.data_dir is None else Path(self.job.data_dir))
+        limit = self.job.eval_limit or self.job.limit
+        data.train = some_rows(data.train, self.job.limit)
+        data.evaluation = {name: some_rows(rows, limit) for name, rows in data.evaluation.items()}
+        data.test = {name: some_rows(rows, limit) for name, rows in data.test.items()}
+        sets = {"train": data.train, **data.evaluation, **data.test}
+        self.rows = {name: len(rows) for name, rows in sets.items()}
+        self.say(f"{self.task.name}: " + ", ".join(f"{number} rows in {name}" for name, number in self.rows.items()))
+        return data
+
+    def train(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: Data, resume: bool
+    ) -> dict[str, Any]:
+        """Trains in place; says how long it took and where it ended."""
+        features = self.task.encode(data.train, tokenizer, self.recipe.max_length, training=True)
+        held_out = some_rows(next(iter(data.evaluation.values())), self.recipe.eval_rows)
+        encoded = self.evaluator.encode(held_out)
+
+        def scores(model: PreTrainedModel) -> dict[str, float]:
+            return self.evaluator.scores(model, held_out, encoded)
+
+        fixed = ("task", "options", "model", "attention", "lora", "limit", "eval_limit")
+        loop = Loop(
+            model,
+            features,
+            self.task.collator(tokenizer, model),
+            self.recipe,
+            self.folder,
+            accelerator=self.accelerator,
+            judge=Judge(scores, self.task.metric, self.task.greater_is_better),
+            seed=self.job.seed,
+            about={name: self.job.to_dict()[name] for name in fixed},
+            say=self.say,
+        )
+        self.say(self.describe(loop))
+        if self.main:
+            write_yaml(self.folder / CONFIG, self.job)
+        self.accelerator.init_trackers("hf_bam", {key: str(value) for key, value in self.job.to_dict().items()})
+        start = time.perf_counter()
+        state = loop.run(resume)
+        seconds = time.perf_counter() - start
+        return {"rows": self.rows, "steps": state.step, "best": state.best, "seconds": round(seconds, 1)}
+
+    def describe(self, loop: Loop) -> str:
+        """The settings that people ask for first, on one line."""
+        job, recipe, bam = self.job, self.recipe, self.recipe.bam
+        noise = f"k={bam.k:g}" if bam.family == "weibull" else f"sigma={bam.sigma:g}"
+        attention = f"BAM ({bam.family} {noise}, prior {bam.prior}, KL x {bam.kl_weight:g})"
+        length = padding(loop.batches.lengths, loop.batches.share(0, 0))
+        return ", ".join(
+            [
+                f"{job.model}{' with LoRA' if job.lora else ''}, {attention if job.attention == 'bam' else 'plain'}",
+                f"{loop.total} steps of {recipe.batch_size} at lr {recipe.lr:g}",
+                f"seed {job.seed}",
+                f"{length:.0%} padding",
+            ]
+        )
+
+    def scores(self, model: PreTrainedModel, data: Data) -> dict[str, dict[str, float]]:
+        """Scores of all labelled sets, with prediction files of these and of the test sets."""
+        scores: dict[str, dict[str, float]] = {}
+        for name, rows in {**data.evaluation, **data.test}.items():
+            predictions = self.evaluator.predict(model, rows)
+            if name in data.evaluation:
+                scores[name] = self.task.score(rows, predictions)
+            if self.main:
+                self.task.write(rows, predictions, name, self.folder / "predictions")
+        self.say(f"\n{tables.as_text(score_rows(scores))}")
+        return scores
+
+    def doubt(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: Data) -> dict[str, Doubt]:
+        """The doubt on every labelled set."""
+        found: dict[str, Doubt] = {}
+        for name, rows in data.evaluation.items() if self.recipe.samples else ():
+            found[name] = measure_doubt(self.task, model, tokenizer, rows, self.recipe)
+            self.say(f"\nDoubt on {name}\n{tables.as_text(found[name].table)}")
+        return found
+
+    def publish(self, result: Result, trained: Trained, report: bool, hub_model_id: str | None) -> None:
+        """Writes what others may use, the results last: they say that the run is done."""
+        pages = publishing.write_reports(trained.doubt, self.folder / "report") if report else []
+        publishing.save_model(trained.model, trained.tokenizer, self.folder / "model")
+        card = publishing.card(result, trained.model, self.job, hub_model_id)
+        if card is not None:
+            (self.folder / "model" / "README.md").write_text(card, encoding="utf-8")
+        if hub_model_id is not None:
+            self.say(f"\nPushed to {publishing.push(trained.model, trained.tokenizer, hub_model_id, card)}")
+        written = [result.write(), self.folder / "model", *pages]
+        Checkpoints(self.folder / "checkpoints").clear()
+        self.say("\nWritten: " + ", ".join(map(str, written)))

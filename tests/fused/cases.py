@@ -1,0 +1,125 @@
+"""Attention calls for the tests of the fast path, and what the exact path makes of them."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hf_bam import BamConfig
+from hf_bam.attention import HIDDEN_BELOW, attention_scores
+from hf_bam.fused import Attended, Sight, attend, available, log_mean_attention
+from hf_bam.fused.attend import key_noise
+from hf_bam.fused.noise import dropout_factor, log_noise, row_keys
+from hf_bam.layer import BamLayer, average_over_queries
+from hf_bam.runtime import Runtime
+
+B, H, T, S, D = 2, 3, 37, 45, 8
+SCALE, SEED = 0.6, 5
+PATHS = ("native", "portable") if available() else ("portable",)
+
+LAWS: dict[str, dict[str, Any]] = {
+    "weibull": {"k": 1.5, "beta": 10.0},
+    "paper": {"k": 5.0, "beta": 0.01, "prior_shape": "psi"},
+    "fixed": {"k": 2.0, "prior": "fixed"},
+    "alpha": {"k": 2.0, "beta": 3.0, "prior": "fixed", "alpha": 0.7},
+    "lognormal": {"family": "lognormal", "sigma": 0.3, "sigma_prior": 0.5},
+    "no KL": {"k": 1.0, "prior": "none"},
+}
+
+
+def _masks() -> dict[str, dict[str, Any]]:
+    generator = torch.Generator().manual_seed(0)
+    padding = torch.ones(B, 1, 1, S, dtype=torch.bool)
+    padding[1, ..., 30:] = False
+    causal = torch.ones(T, S, dtype=torch.bool).tril(S - T)
+    holes = torch.rand(B, H, T, S, generator=generator) > 0.5
+    holes[0, :, 3] = False  # a row that sees nothing
+    additive = torch.randn(B, 1, T, S, generator=generator).masked_fill(~padding, -torch.inf)
+    return {
+        "none": {},
+        "padding": {"visible": padding},
+        "padding, every row": {"visible": padding.expand(B, 1, T, S).contiguous()},
+        "causal": {"causal": True},
+        "causal and padding": {"visible": padding & causal},
+        "holes and an empty row": {"visible": holes},
+        "additive": {"bias": additive, "visible": additive > HIDDEN_BELOW},
+    }
+
+
+MASKS = _masks()
+
+
+@dataclass
+class Case:
+    """Random inputs of one attention call; the same for the same settings."""
+
+    settings: dict[str, Any]
+    mask: dict[str, Any] = field(default_factory=dict)
+    dropout: float = 0.0
+    dtype: torch.dtype = torch.float32
+
+    def __post_init__(self) -> None:
+        torch.manual_seed(1)
+        self.layer = BamLayer.build(BamConfig(**self.settings), Runtime(), head_dim=D)
+        shapes = ((B, T, H, D), (B, S, H, D), (B, S, H, D + 1))
+        self.inputs = [torch.randn(shape).to(self.dtype).transpose(1, 2).requires_grad_() for shape in shapes]
+        self.real = torch.rand(B, T) > 0.2
+        self.sight = Sight((B, H, T, S), self.mask.get("visible"), self.mask.get("causal", False))
+        self.visible = self.sight.block(slice(0, T), torch.device("cpu"))
+        self.weights = torch.rand(B, T, H, D + 1), torch.rand(B, T)
+
+    @property
+    def leaves(self) -> list[Tensor]:
+        return [*self.inputs, *self.layer.parameters()]
+
+    def exact(self) -> tuple[Tensor, Tensor]:
+        """Output and KL (B, T or 1) by matrices, with the noise that the fast path draws."""
+        query, key, value = (x.float() for x in self.inputs)
+        posterior = self.layer.posterior
+        generator = row_keys(SEED, B * H, T).view(B, H, T, 2)
+        scores = attention_scores(query, key, self.mask.get("bias"), SCALE)
+        scores = scores.masked_fill(~self.visible, torch.finfo(scores.dtype).min)
+        log_p, visible = scores.log_softmax(dim=-1), self.visible
+        noise = log_noise(posterior, generator, S)
+        if self.layer.noise == "key":
+            log_p, visible = average_over_queries(log_p, visible, self.real)
+            noise = key_noise(posterior, SEED, key)
+        kl = self.layer.kl_term(log_p, key, visible).total
+        drawn = (scores + noise).softmax(dim=-1).masked_fill(~self.visible, 0.0)
+        if self.dropout:
+            drawn = drawn * dropout_factor(self.dropout, generator, S)
+        return (drawn @ value).transpose(1, 2), kl
+
+    def fast(self) -> tuple[Tensor, Tensor]:
+        """The same by `attend`."""
+        key = self.inputs[1]
+        if self.layer.noise == "key":
+            done = self.attend(counted=self.real)
+            assert done.received is not None
+            log_p, seen = log_mean_attention(done.received, self.real, self.sight)
+            return done.output, self.layer.kl_term(log_p, key, seen).total
+        log_psi = self.layer.prior(key, self.sight.keys(torch.ones(B, T, dtype=torch.bool)))
+        done = self.attend(log_psi=None if log_psi is None else log_psi.expand(B, H, 1, S))
+        return done.output, torch.zeros(B, T) if done.kl is None else done.kl
+
+    def attend(self, **options: Any) -> Attended:
+        options = {"seed": SEED, "bias": self.mask.get("bias"), "dropout": self.dropout, **options}
+        options |= {"posterior": self.layer.posterior, "noise": self.layer.noise}
+        return attend(*self.inputs, scale=SCALE, sight=self.sight, **options)
+
+    def gradients(self, output: Tensor, kl: Tensor) -> list[Tensor]:
+        """Of a weighted sum of both, for queries, keys, values and the parameters of the prior."""
+        loss = (output * self.weights[0]).sum() + (kl * self.weights[1][:, : kl.shape[1]]).sum()
+        grads = torch.autograd.grad(loss, self.leaves, allow_unused=True)
+        return [torch.zeros_like(x) if grad is None else grad for x, grad in zip(self.leaves, grads, strict=True)]
+
+
+def choose(monkeypatch: Any, path: str) -> None:
+    """Lets `attend` take one of the two paths, in blocks of 16 rows."""
+    module = importlib.import_module("hf_bam.fused.attend")
+    monkeypatch.setattr(module, "runs_natively", lambda query, posterior: path == "native")
+    monkeypatch.setattr("hf_bam.fused.spec.BLOCK", 16 * H * S)

@@ -1,0 +1,62 @@
+"""A tiny model on disk, and rated sentences that it can learn."""
+
+import csv
+
+import datasets
+import pytest
+import torch
+import transformers
+
+from ..models import bert
+
+WORDS = ["film", "plot", "cast", "music", "ending", "story", "scene", "actor"]
+
+
+def sentences(number):
+    """Rows of text and label; the word in front says which. Lengths differ, for the buckets."""
+    for i in range(number):
+        label = ("bad", "good")[i % 2]
+        yield {"text": f"{label} {' '.join(WORDS[j % 8] for j in range(i, i + 1 + i % 7))}", "label": label}
+
+
+@pytest.fixture(autouse=True)
+def _libraries():
+    """The command line makes libraries quiet; other tests may want to hear them."""
+    level = transformers.logging.get_verbosity()
+    yield
+    transformers.logging.set_verbosity(level)
+    transformers.logging.enable_progress_bar()
+    datasets.enable_progress_bars()
+
+
+@pytest.fixture(scope="session")
+def model_folder(tokenizer, tmp_path_factory):
+    """A BERT of two small layers, with dropout, and MiniLM's tokenizer."""
+    folder = tmp_path_factory.mktemp("model")
+    torch.manual_seed(0)
+    rates = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    sizes = {"vocab_size": len(tokenizer), "hidden_size": 16, "num_attention_heads": 2, "num_labels": 2}
+    model = bert(**sizes, **rates, initializer_range=0.2)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def data_folder(tmp_path_factory):
+    """Files of the task custom."""
+    folder = tmp_path_factory.mktemp("data")
+    for name, number in {"train": 44, "validation": 14}.items():
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, ["text", "label"])
+            writer.writeheader()
+            writer.writerows(sentences(number))
+    (folder / "test.csv").write_text("text\nbad film\ngood music\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def custom(model_folder, data_folder):
+    """Arguments of a run on them."""
+    columns = ["--text_column", "text", "--label_column", "label"]
+    return ["--model", str(model_folder), "--data_dir", str(data_folder), *columns]

@@ -1,0 +1,80 @@
+"""Checkpoints are whole or not there."""
+
+import json
+import pickle
+
+import pytest
+import torch
+
+from hf_bam.training.checkpoints import Checkpoints
+
+
+def save(checkpoints, step, best=None):
+    values = {"best": None if best is None else {"step": best}, "step": step}
+    return checkpoints.save(step, {"model": {"weight": torch.full((4,), float(step))}}, values)
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    return Checkpoints(tmp_path / "checkpoints", keep=2)
+
+
+def steps(checkpoints):
+    return [checkpoint.step for checkpoint in checkpoints.all()]
+
+
+def test_what_was_saved(checkpoints):
+    assert checkpoints.newest() is None
+    save(checkpoints, 3)
+    newest = checkpoints.newest()
+    assert newest.step == 3
+    assert newest.values()["step"] == 3
+    assert torch.equal(newest.tensors("model")["weight"], torch.full((4,), 3.0))
+
+
+def test_old_ones_go_and_the_best_stays(checkpoints):
+    for step, best in ((1, 1), (2, 2), (3, 2), (4, 2), (5, 2)):
+        save(checkpoints, step, best)
+    assert steps(checkpoints) == [2, 4, 5]
+    save(checkpoints, 6, best=6)
+    assert steps(checkpoints) == [2, 5, 6]  # step 5 still calls 2 its best
+    checkpoints.clear()
+    assert steps(checkpoints) == []
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
+def test_a_torn_one_is_passed_over(checkpoints, file, damage):
+    save(checkpoints, 1)
+    path = save(checkpoints, 2).folder / file
+    content = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(content[:-3] if damage == "cut" else content[:-3] + b"???")
+    assert checkpoints.newest().step == 1
+    save(checkpoints, 2)
+    assert checkpoints.newest().step == 2
+
+
+def test_a_write_that_was_interrupted(checkpoints, monkeypatch):
+    """Killed before the folder got its name: the earlier one is the newest, and the next write goes through."""
+    save(checkpoints, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.rename", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            save(checkpoints, 2)
+    assert checkpoints.newest().step == 1
+    save(checkpoints, 2)
+    assert steps(checkpoints) == [1, 2]
+    assert len(list(checkpoints.folder.iterdir())) == 2
+
+
+def test_nothing_is_pickled(checkpoints):
+    for file in save(checkpoints, 1).folder.iterdir():
+        if file.suffix == ".json":
+            json.loads(file.read_text())
+        else:
+            assert file.suffix == ".safetensors"
+        with pytest.raises(pickle.UnpicklingError):
+            pickle.loads(file.read_bytes())

@@ -1,0 +1,129 @@
+"""What the command line says when something is wrong, and what it makes of its options."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from hf_bam import BamConfig
+from hf_bam.cli import main
+from hf_bam.tasks import TASKS
+from hf_bam.training.arguments import commands, parse
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+def job(command, *argv):
+    (only,) = parse(command, argv).jobs
+    return only
+
+
+def test_every_task_has_a_command():
+    assert set().union(*commands().values()) == set(TASKS)
+
+
+def test_options_of_all_kinds():
+    made = job("squad", "--version", "2.0", "--lr", "1e-3", "--clip", "none", "--k", "3", "--bam_attention", "self")
+    assert made.options == {"version": "2.0"}
+    assert (made.recipe.lr, made.recipe.clip) == (1e-3, None)
+    assert (made.recipe.bam.k, made.recipe.bam.attention) == (3.0, "self")
+    assert made.recipe.max_steps == 8144  # the paper's recipe, where nothing else is said
+    assert job("glue", "--task", "rte", "--prior", "none", "--layers", "[0, -1]").recipe.bam == BamConfig.preset(
+        "rte", prior="none", layers=(0, -1)
+    )
+    assert job("translation", "--layers", "2").options == {"layers": 2}
+    assert job("translation", "--layers", "2", "--bam_layers", "1").recipe.bam.layers == 1
+    assert job("glue", "--task", "rte", "--freeze_embeddings").recipe.freeze_embeddings
+    assert not job("sentiment", "--freeze_embeddings", "false").recipe.freeze_embeddings
+
+
+def test_tasks_and_seeds():
+    request = parse("glue", ["--task", "rte", "mrpc", "--seeds", "0", "1"])
+    assert [(made.task, made.seed) for made in request.jobs] == [("rte", 0), ("rte", 1), ("mrpc", 0), ("mrpc", 1)]
+    assert [made.recipe.lr for made in request.jobs] == [3e-5, 3e-5, 2e-5, 2e-5]  # each has its recipe
+    assert len(parse("glue", ["--task", "all"]).jobs) == 9
+
+
+def test_options_of_a_task_go_to_that_task():
+    columns = ["--text_column", "a", "--label_column", "b"]
+    rte, own = parse("glue", ["--task", "rte", "custom", *columns]).jobs
+    assert rte.options == {}
+    assert own.options == {"text_column": "a", "label_column": "b"}
+
+
+def test_push():
+    assert parse("squad", ["--push_to_hub", "--hub_model_id", "me/it"]).options["hub_model_id"] == "me/it"
+    assert "hub_model_id" not in parse("squad", []).options
+
+
+def test_usual_models():
+    assert job("glue", "--task", "rte").model == "albert-base-v2"
+    assert (job("sentiment").model, job("sentiment").recipe.max_length) == ("minilm", 64)
+    assert job("translation").model == "scratch"
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["glue"], "--task is not given; choose some of cola"),
+        (["glue", "--task", "rte", "--lr", "-1"], "Recipe.lr=-1 is not valid; it must be a number, above 0."),
+        (["glue", "--task", "rte", "--k", "0"], "BamConfig.k=0 is not valid"),
+        (["glue", "--task", "rte", "--config", "nowhere.yaml"], "nowhere.yaml cannot be read"),
+        (["glue", "--task", "rte", "--data_dir", "nowhere"], "error: nowhere"),
+        (["squad", "--version", "3"], "version='3' is not known; choose one of 1.1, 2.0"),
+        (["custom", "--text_column", "text"], "The task custom needs label_column"),
+        (["sentiment", "--report_to", "paper"], "report_to='paper' is not possible"),
+    ],
+)
+def test_errors_are_one_line(argv, words, capsys):
+    assert main(argv) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_model_that_does_not_exist(custom, tmp_path, capsys):
+    assert main(["custom", *custom, "--model", "./nowhere", "--output", str(tmp_path)]) == 2
+    assert "model='./nowhere' cannot be loaded" in capsys.readouterr().err
+
+
+def test_debug_shows_where(capsys):
+    with pytest.raises(ValueError, match="lr=-1"):
+        main(["glue", "--task", "rte", "--lr", "-1", "--debug"])
+
+
+@pytest.mark.parametrize("argv", [["glue", "--task", "mrcp"], ["glue", "--task", "rte", "--family", "gauss"]])
+def test_choices(argv, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(argv)
+    assert stop.value.code == 2
+    assert "choose from" in capsys.readouterr().err
+
+
+def test_help(capsys):
+    assert main([]) == 2
+    assert main(["--help"]) == 0
+    assert "hf-bam glue" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["translation", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Weibull shape. The log weights" in text  # from the docstrings of the fields
+    assert "hypotheses that the search keeps" in text
+
+
+def test_dashes(capsys):
+    assert main(["glue", "--task", "rte", "--batch-size=0"]) == 2
+    assert "Recipe.batch_size=0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["run_glue", "run_squad", "run_translation"])
+def test_scripts(name, monkeypatch, capsys):
+    """They start what the command starts."""
+    path = SCRIPTS / f"{name}.py"
+    assert len(path.read_text().splitlines()) < 60
+    monkeypatch.setattr("sys.argv", [str(path), "--lr", "0", *(["--task", "rte"] if name == "run_glue" else [])])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_path(str(path), run_name="__main__")
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == "error: Recipe.lr=0 is not valid; it must be a number, above 0.\n"

@@ -1,0 +1,93 @@
+"""Two processes (gloo) train what one would."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate import PartialState
+
+from hf_bam.cli import main
+from hf_bam.training import Judge, Recipe, train
+from hf_bam.training.checkpoints import Checkpoints
+
+from ..processes import launch
+from .cases import CALM, classifier, collate, examples, pairs, same, translator, weights
+from .test_loop import close
+from .test_resume import Stopped, score, stopping_at
+from .test_run import SHORT, results
+
+RECIPE = Recipe(lr=5e-3, batch_size=8, accumulation=2, max_steps=6, save_every=2, log_every=1, eval_every=4)
+CALM_ONES = {"classifier": (lambda: classifier(plain=True, **CALM), examples), "translator": (translator, pairs)}
+"""Models without noise, which end up the same however the work is divided."""
+
+
+def work(folder, custom):
+    """What each process does."""
+    folder = Path(folder)
+    for name, (make, rows) in CALM_ONES.items():
+        train(model := make(), rows(), collate, RECIPE, folder / name)
+        keep(model, folder / f"{name}.pt")
+    judge = Judge(score, "score")
+    train(model := classifier(), examples(), collate, RECIPE, folder / "noisy", judge=judge)
+    keep(model, folder / "noisy.pt")
+    try:
+        train(classifier(), examples(), stopping_at(9), RECIPE, folder / "stopped", judge=judge)
+    except Stopped:
+        train(model := classifier(), examples(), collate, RECIPE, folder / "stopped", judge=judge, resume=True)
+        keep(model, folder / "stopped.pt")
+    assert (
+        main(
+            ["custom", *custom, *SHORT, "--samples", "2", "--no_report", "--seeds", "0", "1", "--output", str(folder)]
+        )
+        == 0
+    )
+
+
+def keep(model, path):
+    """The weights of each process."""
+    torch.save(weights(model), f"{path}{PartialState().process_index}")
+
+
+def read(path):
+    return [torch.load(f"{path}{rank}", weights_only=True) for rank in range(2)]
+
+
+@pytest.fixture(scope="module")
+def folder(custom, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    program = f"from tests.training.test_distributed import work; work({str(folder)!r}, {custom!r})"
+    launch(2, "-c", program)
+    return folder
+
+
+@pytest.mark.parametrize("name", CALM_ONES)
+def test_the_same_weights_as_one_process(folder, name, tmp_path):
+    """Also where the two have different numbers of tokens."""
+    make, rows = CALM_ONES[name]
+    train(model := make(), rows(), collate, RECIPE, tmp_path)
+    for other in read(folder / f"{name}.pt"):
+        close(weights(model), other)
+
+
+def test_noise(folder):
+    """The processes draw noise of their own, and end with the same weights."""
+    one, other = read(folder / "noisy.pt")
+    assert same(one, other)
+    assert one["bam_step"].item() == 6
+    randoms = Checkpoints(folder / "noisy" / "checkpoints").newest().values()["random"]
+    assert randoms[0]["torch"] != randoms[1]["torch"]
+
+
+def test_resume(folder):
+    for one, other in zip(read(folder / "noisy.pt"), read(folder / "stopped.pt"), strict=True):
+        assert same(one, other)
+
+
+def test_a_whole_run(folder):
+    """The second of two; scores come from all rows, each once."""
+    run = folder / "custom" / "seed-1"
+    found = results(run)
+    assert found["scores"]["validation"]["accuracy"] > 0.9
+    assert [row["method"] for row in found["doubt"]["validation"]][1] == "BAM, 2 draws"
+    lines = (run / "predictions" / "custom-validation.tsv").read_text().splitlines()
+    assert [line.split("\t")[0] for line in lines[1:]] == [str(i) for i in range(14)]

@@ -1,0 +1,128 @@
+"""What the tables of doubt say, against scipy and by hand."""
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
+from scipy.stats import entropy, spearmanr
+from sklearn.metrics import roc_auc_score
+
+import hf_bam
+from hf_bam.comparison import Comparison, Outcome
+from hf_bam.prediction import Regression
+from hf_bam.prediction.questions import Answer, Candidate
+from hf_bam.tasks.custom import Custom
+from hf_bam.tasks.squad import Squad
+from hf_bam.training import Recipe
+from hf_bam.training.doubt import make_predictors, measure_doubt, regression
+from hf_bam.training.predictions import prediction_of, predictor_options
+from hf_bam.training.temperatures import with_temperatures
+
+from ..models import bert
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    """One method that is too sure of itself: logits five times too large."""
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 3, 60)
+    logits = 5 * (np.eye(3)[labels] + random.normal(size=(60, 3)))
+    known = Outcome(softmax(logits, axis=-1)[None], 2.0, np.ones(60))
+    strange = Outcome(softmax(random.normal(size=(30, 3)), axis=-1)[None], 2.0, np.ones(30))
+    row = {"method": "plain", "accuracy": 0.5, "ood_auroc": 0.5, "draws": 1.0, "seconds": 2.0}
+    return Comparison({"plain": known}, labels, ["x"] * 60, ["a", "b", "c"], [row], {"plain": strange})
+
+
+def fitted(log_p, labels):
+    """The best temperature, by scipy."""
+
+    def loss(t):
+        return -log_softmax(log_p / t, axis=-1)[np.arange(len(labels)), labels].mean()
+
+    return minimize_scalar(loss, bounds=(0.1, 100), method="bounded").x
+
+
+def test_temperatures_are_fitted_on_the_other_half(comparison):
+    both = with_temperatures(comparison)
+    assert list(both.outcomes) == ["plain", "plain + temperature"]
+    log_p, labels, even = np.log(comparison.outcomes["plain"].samples[0]), comparison.labels, np.arange(60) % 2 == 0
+    scaled = both.outcomes["plain + temperature"].samples[0]
+    for half in (even, ~even):
+        expected = softmax(log_p[half] / fitted(log_p[~half], labels[~half]), axis=-1)
+        np.testing.assert_allclose(scaled[half], expected, atol=1e-3)
+    row = both.table[1]
+    assert row["method"] == "plain + temperature"
+    assert row["accuracy"] == pytest.approx((log_p.argmax(-1) == labels).mean())  # answers stay as they are
+    assert row["nll"] == pytest.approx(-np.log(scaled[np.arange(60), labels]).mean())
+    assert row["nll"] < -log_p[np.arange(60), labels].mean()
+
+
+def test_strange_inputs_get_a_temperature_as_well(comparison):
+    both = with_temperatures(comparison)
+    log_p = np.log(comparison.outcomes["plain"].samples[0])
+    strange = np.log(comparison.out_of_domain["plain"].samples[0]) / fitted(log_p, comparison.labels)
+    entropies = [
+        entropy(p, axis=-1) for p in (both.outcomes["plain + temperature"].samples[0], softmax(strange, axis=-1))
+    ]
+    expected = roc_auc_score([0] * 60 + [1] * 30, np.concatenate(entropies))
+    assert both.table[1]["ood_auroc"] == pytest.approx(expected, abs=1e-3)
+    assert both.table[1]["ood_auroc"] != comparison.table[0]["ood_auroc"]
+
+
+def test_a_plain_model_draws_by_dropout(tokenizer):
+    model = bert(vocab_size=len(tokenizer), num_labels=2, initializer_range=0.3)
+    task = Custom("text", "label")
+    rows = Dataset.from_dict({"sentence1": ["good film", "bad film", " "] * 2, "label": ["a", "b", "a"] * 2})
+    rows = rows.class_encode_column("label")
+    found = measure_doubt(task, model, tokenizer, rows, Recipe(samples=3, doubt_rows=9))
+    assert len(found.comparison.labels) == 4  # predictors have nothing to say of empty texts
+    names = [row["method"] for row in found.table]
+    assert names == ["plain", "MC dropout, 3 draws", "plain + temperature", "MC dropout, 3 draws + temperature"]
+    predictors = make_predictors(task, hf_bam.patch(model), tokenizer, Recipe(samples=5, max_length=9))
+    assert list(predictors) == ["mean attention", "BAM, 5 draws"]
+    assert predictors["BAM, 5 draws"].settings.max_length == 9
+    assert list(make_predictors(task, model, tokenizer, Recipe(samples=1))) == ["mean attention"]
+
+
+def test_numbers():
+    random = np.random.default_rng(1)
+    targets = random.normal(size=40)
+    samples = targets + random.normal(size=(30, 40)) * random.uniform(0.1, 2, size=40)
+    results = hf_bam.prediction.Predictions(
+        Regression(own.mean(), own.std(ddof=1), 0.0, 0.0, False, 30, own) for own in samples.T
+    )
+    rows = Dataset.from_dict({"sentence1": ["x"] * 40, "label": targets.tolist()})
+    found = regression(Custom("text", "label", regression=True), rows, results)
+    errors = abs(samples.mean(axis=0) - targets)
+    assert found["doubt_error"] == pytest.approx(spearmanr(samples.std(axis=0), errors).statistic)
+    assert found["pearson"] == pytest.approx(np.corrcoef(samples.mean(axis=0), targets)[0, 1])
+    assert found["draws"] == 30
+
+
+def answer(texts, probabilities, null=float("nan")):
+    n_best = [Candidate(text, 0, len(text), p, 0.0) for text, p in zip(texts, probabilities, strict=True)]
+    doubt = {"std": 0.0, "p_value": 0.0, "certain": True, "entropy": 0.0, "aleatoric": 0.0, "epistemic": 0.0}
+    samples = np.array([probabilities])
+    return Answer(
+        **doubt,
+        probability=probabilities[0],
+        draws=1,
+        answer=texts[0],
+        start=0,
+        end=1,
+        n_best=n_best,
+        null_probability=null,
+        samples=samples,
+    )
+
+
+def test_answers_as_the_task_scores_them():
+    rows = Dataset.from_dict({"answers": [{"text": ["Rome"], "answer_start": [0]}, {"text": [], "answer_start": []}]})
+    results = [answer(["Rome", "Paris"], [0.6, 0.2], 0.2), answer(["", "Paris"], [0.7, 0.1], 0.7)]
+    predictions = [prediction_of(result) for result in results]
+    assert [prediction.span for prediction in predictions] == ["Rome", "Paris"]
+    assert predictions[1].null_odds == pytest.approx(np.log(7))
+    assert Squad(version="2.0").score(rows, predictions)["exact"] == 100.0
+    options = predictor_options(Squad(version="2.0", doc_stride=7))
+    assert (options["null_answer"], options["stride"]) == (True, 7)

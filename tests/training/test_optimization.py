@@ -1,0 +1,59 @@
+import pytest
+import torch
+
+from hf_bam.training import Recipe
+from hf_bam.training.optimization import make_optimizer, parameter_groups, rate, set_rate, warmup_steps
+
+from .cases import classifier
+
+
+def test_groups():
+    model = classifier()
+    model.get_input_embeddings().requires_grad_(False)
+    recipe = Recipe(lr=1e-4, prior_lr=1e-2, weight_decay=0.1)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    found = {}
+    for group in parameter_groups(model, recipe):
+        for parameter in group["params"]:
+            found[names[id(parameter)]] = (group["lr"], group["weight_decay"])
+    assert found.keys() == {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    for name, (lr, decay) in found.items():
+        assert lr == (1e-2 if ".bam.prior." in name else 1e-4)
+        assert decay == (0.0 if name.endswith("bias") or "LayerNorm" in name else 0.1)
+
+
+def test_the_prior_has_the_same_rate_unless_it_is_given():
+    assert {group["lr"] for group in parameter_groups(classifier(), Recipe(lr=3e-4))} == {3e-4}
+
+
+def test_it_is_fused():
+    assert make_optimizer(classifier(), Recipe()).defaults["fused"]
+
+
+def test_nothing_to_train():
+    model = classifier().requires_grad_(False)
+    with pytest.raises(ValueError, match="nothing to train"):
+        parameter_groups(model, Recipe())
+
+
+def test_the_learning_rate_rises_and_falls():
+    shares = [rate(step, 4, 12) for step in range(12)]
+    assert shares[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert shares[4:] == pytest.approx([1 - i / 8 for i in range(8)])
+    assert rate(0, 0, 5) == 1.0
+    assert rate(2, 3, 3) == 1.0
+
+
+def test_warmup_is_a_number_or_a_share():
+    assert warmup_steps(Recipe(warmup=0.1), 55) == 6
+    assert warmup_steps(Recipe(warmup=200), 800) == 200
+    assert warmup_steps(Recipe(warmup=200), 10) == 10
+    assert warmup_steps(Recipe(warmup=0), 10) == 0
+
+
+def test_rates_follow_their_own_highest():
+    optimizer = make_optimizer(classifier(), Recipe(lr=1e-4, prior_lr=1e-2))
+    set_rate(optimizer, 0.5)
+    set_rate(optimizer, 0.25)
+    assert {group["lr"] for group in optimizer.param_groups} == {0.25e-4, 0.25e-2}
+    assert isinstance(optimizer, torch.optim.AdamW)

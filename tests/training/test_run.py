@@ -1,0 +1,143 @@
+"""Whole runs on a tiny model and tiny data, as a command line starts them."""
+
+import csv
+import json
+import statistics
+
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+from transformers import AutoModelForSequenceClassification
+
+import hf_bam
+from hf_bam.cli import main
+from hf_bam.training.settings import read_yaml
+
+SHORT = ["--recipe", "fast", "--lr", "1e-2", "--batch_size", "8", "--epochs", "4"]
+NO_DOUBT = ["--samples", "0"]  # and so no report, which takes the most time
+
+
+def results(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def bayesian(custom, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bayesian")
+    assert main(["custom", *custom, *SHORT, "--samples", "3", "--output", str(folder), "--k", "2"]) == 0
+    return folder
+
+
+def test_scores_and_doubt(bayesian):
+    found = results(bayesian)
+    assert found["scores"]["validation"]["accuracy"] > 0.9
+    assert [row["method"] for row in found["doubt"]["validation"]] == [
+        "mean attention",
+        "BAM, 3 draws",
+        "mean attention + temperature",
+        "BAM, 3 draws + temperature",
+    ]
+    assert found["rows"] == {"train": 44, "validation": 14, "test": 2}
+    assert found["steps"] == 24
+
+
+def test_the_model_is_the_one_that_was_scored(bayesian, tokenizer, data_folder):
+    model = hf_bam.from_pretrained(bayesian / "model")
+    assert hf_bam.get_config(model).k == 2.0
+    with (data_folder / "validation.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    batch = tokenizer([row["text"] for row in rows], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        indices = model(**batch).logits.argmax(-1).tolist()
+    said = [model.config.id2label[index] for index in indices]
+    right = [label == row["label"] for label, row in zip(said, rows, strict=True)]
+    assert results(bayesian)["scores"]["validation"]["accuracy"] == pytest.approx(sum(right) / len(right))
+    written = (bayesian / "predictions" / "custom-validation.tsv").read_text().split("\n")[1:-1]
+    assert [line.split("\t")[1] for line in written] == said
+
+
+def test_files(bayesian):
+    names = {str(path.relative_to(bayesian)) for path in bayesian.rglob("*") if path.is_file()}
+    assert names >= {"config.yaml", "log.jsonl", "results.json", "report/validation/report.html"}
+    assert names >= {
+        f"model/{name}" for name in ("bam.safetensors", "model.safetensors", "tokenizer.json", "README.md")
+    }
+    assert "predictions/custom-test.tsv" in names
+    assert not any(name.startswith("checkpoints") for name in names)
+    card = (bayesian / "model" / "README.md").read_text()
+    assert "BAM, 3 draws + temperature" in card
+    assert "validation accuracy" in card
+
+
+def test_the_config_gives_the_same_run(bayesian, tmp_path):
+    assert main(["custom", "--config", str(bayesian / "config.yaml"), *NO_DOUBT, "--output", str(tmp_path)]) == 0
+    one, other = (load_file(folder / "model" / "model.safetensors") for folder in (bayesian, tmp_path))
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+    assert read_yaml(tmp_path / "config.yaml") == {**read_yaml(bayesian / "config.yaml"), "samples": 0}
+
+
+def test_a_run_that_is_done_is_not_done_again(bayesian, custom, capsys):
+    before = (bayesian / "results.json").stat().st_mtime_ns
+    again = ["custom", *custom, *SHORT, "--samples", "3", "--output", str(bayesian), "--resume"]
+    assert main([*again, "--lr", "1e-3"]) == 2
+    assert "was made with lr=0.01, and this run has 0.001" in capsys.readouterr().err
+    assert main([*again, "--k", "2"]) == 0
+    assert "is done already" in capsys.readouterr().out
+    assert (bayesian / "results.json").stat().st_mtime_ns == before
+
+
+def test_plain_attention(custom, tmp_path):
+    assert main(["custom", *custom, *SHORT, *NO_DOUBT, "--output", str(tmp_path), "--attention", "plain"]) == 0
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
+    assert not hf_bam.is_patched(model)
+    assert not (tmp_path / "model" / "bam.safetensors").exists()
+    assert results(tmp_path)["doubt"] == {}
+    assert results(tmp_path)["scores"]["validation"]["accuracy"] > 0.9
+
+
+def test_adapters(custom, model_folder, tmp_path):
+    """Queries and values get adapters; of the rest only the prior and the classifier change."""
+    assert main(["custom", *custom, *SHORT, *NO_DOUBT, "--output", str(tmp_path), "--lora", "--epochs", "8"]) == 0
+    assert results(tmp_path)["scores"]["validation"]["accuracy"] > 0.9
+    before, after = (load_file(folder / "model.safetensors") for folder in (model_folder, tmp_path / "model"))
+    changed = {name for name, tensor in after.items() if not torch.equal(tensor, before[name])}
+    assert {name.split(".")[-2] for name in changed} == {"query", "value", "classifier"}
+    merged = hf_bam.from_pretrained(tmp_path / "model").eval()
+    adapted = hf_bam.from_pretrained(tmp_path / "adapter").eval()
+    assert isinstance(adapted, PeftModel)
+    batch = {"input_ids": torch.tensor([[101, 2204, 2143, 102]])}
+    torch.testing.assert_close(adapted(**batch).logits, merged(**batch).logits)
+    priors = [
+        {n: p for n, p in m.named_parameters() if ".bam.prior." in n and "original" not in n}
+        for m in (merged, adapted)
+    ]
+    for one, other in zip(*(own.values() for own in priors), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_seeds(custom, tmp_path, capsys):
+    short = ["--max_steps", "2", *NO_DOUBT, "--output", str(tmp_path), "--seeds", "0", "1", "2"]
+    assert main(["custom", *custom, "--recipe", "fast", *short]) == 0
+    scores = [results(tmp_path / "custom" / f"seed-{seed}")["scores"]["validation"]["accuracy"] for seed in range(3)]
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    (row,) = (row for row in summary if row["score"] == "accuracy")
+    assert (row["task"], row["set"], row["runs"]) == ("custom", "validation", 3)
+    assert row["mean"] == pytest.approx(statistics.mean(scores))
+    assert row["std"] == pytest.approx(statistics.stdev(scores))
+    assert "summary.json" in capsys.readouterr().out
+
+
+def test_limit(custom, tmp_path):
+    short = ["--max_steps", "1", *NO_DOUBT, "--limit", "6", "--output", str(tmp_path)]
+    assert main(["custom", *custom, *short]) == 0
+    assert results(tmp_path)["rows"] == {"train": 6, "validation": 6, "test": 2}
+
+
+def test_push(custom, tmp_path, hub):
+    """To a Hub on this machine, and back."""
+    short = ["--max_steps", "1", *NO_DOUBT, "--output", str(tmp_path), "--push_to_hub", "--hub_model_id", "me/films"]
+    assert main(["custom", *custom, "--recipe", "fast", *short]) == 0
+    batch = {"input_ids": torch.tensor([[101, 2204, 2143, 102]])}
+    pushed, kept = (hf_bam.from_pretrained(place) for place in ("me/films", tmp_path / "model"))
+    assert torch.equal(pushed(**batch).logits, kept(**batch).logits)

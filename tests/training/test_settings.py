@@ -1,0 +1,128 @@
+import pytest
+import yaml
+
+from hf_bam import BamConfig
+from hf_bam.presets import TABLE_9
+from hf_bam.tasks import TASKS
+from hf_bam.training import resolve
+from hf_bam.training.settings import RECIPES, parse_value, read_yaml, recipe_values, write_yaml
+
+BASE = {"task": "mrpc", "model": "some/model"}
+
+# lr, batch, dropout, classifier dropout, steps, warm-up, longest input: Table 9 of the paper
+PUBLISHED = {
+    "cola": (1e-5, 16, 0, 0.1, 5336, 320, 512),
+    "sts-b": (2e-5, 16, 0, 0.1, 3598, 214, 512),
+    "sst-2": (1e-5, 32, 0, 0.1, 20935, 1256, 512),
+    "mnli": (3e-5, 128, 0, 0.1, 10000, 1000, 512),
+    "qnli": (1e-5, 32, 0, 0.1, 33112, 1986, 512),
+    "qqp": (5e-5, 128, 0.1, 0.1, 14000, 1000, 512),
+    "rte": (3e-5, 32, 0.1, 0.1, 800, 200, 512),
+    "mrpc": (2e-5, 32, 0, 0.1, 800, 200, 512),
+    "squad-1.1": (5e-5, 48, 0, 0.1, 3649, 365, 384),
+    "squad-2.0": (3e-5, 48, 0, 0.1, 8144, 814, 512),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_papers_recipes(name):
+    task, _, version = name.partition("-") if name.startswith("squad") else (name, "", "")
+    options = {"version": version} if version else {}
+    recipe = resolve({"task": task, "model": "albert-base-v2", "recipe": "paper", "options": options}).recipe
+    rates = recipe.lr, recipe.batch_size, recipe.dropout, recipe.classifier_dropout
+    assert (*rates, recipe.max_steps, recipe.warmup, recipe.max_length) == PUBLISHED[name]
+    assert recipe.bam == BamConfig(**TABLE_9[name])
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_has_a_recipe(recipe, task):
+    columns = {"text_column": "a", "label_column": "b"} if task == "custom" else {}
+    job = resolve({"task": task, "model": "scratch", "recipe": recipe, "options": columns})
+    assert job.recipe.max_steps or job.recipe.epochs
+    assert job.recipe.freeze_embeddings == (recipe == "fast" and task != "translation")
+
+
+def test_later_layers_win():
+    paper = {**BASE, "recipe": "paper"}
+    file = {"lr": 1e-3, "epochs": 7, "bam": {"k": 3.0, "beta": 2.0}}
+    line = {"lr": 5e-4, "bam": {"k": 4.0}}
+    recipe = resolve(paper, file, line).recipe
+    assert (recipe.lr, recipe.epochs, recipe.batch_size) == (5e-4, 7, 32)
+    assert (recipe.bam.k, recipe.bam.beta) == (4.0, 2.0)
+    assert recipe.bam.kl_weight == TABLE_9["mrpc"]["kl_weight"]
+
+
+def test_a_preset_begins_anew():
+    recipe = resolve(
+        {**BASE, "recipe": "paper"}, {"bam": {"beta": 2.0}}, {"bam": {"preset": "bam-lc", "sigma": 0.5}}
+    ).recipe
+    assert recipe.bam == BamConfig.preset("bam-lc", sigma=0.5)
+
+
+def test_the_file_may_name_the_recipe():
+    assert resolve({**BASE, "recipe": "paper"}, {"recipe": "fast"}).recipe.freeze_embeddings
+
+
+def test_what_is_written_can_be_fed_back(tmp_path):
+    layers = {"recipe": "paper", "task": "squad", "model": "x", "options": {"version": "2.0"}, "seed": 3, "limit": 9}
+    job = resolve(layers, {"bam": {"layers": [0, 1]}, "lora": True})
+    write_yaml(tmp_path / "config.yaml", job)
+    assert resolve(read_yaml(tmp_path / "config.yaml")) == job
+    assert resolve({"recipe": "fast", "task": "mrpc", "model": "y"}, read_yaml(tmp_path / "config.yaml")) == job
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        ({"task": "mrcp"}, "task='mrcp' is not known; choose one of cola"),
+        ({"recipe": "slow"}, "recipe='slow' is not known; choose one of paper, fast"),
+        ({"attention": "hard"}, "attention='hard' is not known; choose one of bam, plain"),
+        ({"limit": 0}, "limit=0 is not valid"),
+        ({"seed": -1}, "seed=-1 is not valid"),
+        ({"options": {"version": "2.0"}}, "'version' is not an option of mrpc; it has none"),
+        ({"task": "custom"}, "The task custom needs text_column"),
+        ({"learning_rate": 1}, "'learning_rate' is not a field of Recipe"),
+    ],
+)
+def test_wrong_settings(layer, words):
+    with pytest.raises(ValueError, match=words):
+        resolve(BASE, layer)
+
+
+def test_a_task_and_a_model_are_needed():
+    with pytest.raises(ValueError, match="model is not given"):
+        resolve({"task": "mrpc"})
+
+
+def test_a_version_is_text():
+    assert resolve({"task": "squad", "model": "x", "options": {"version": 2.0}}).make_task().version == "2.0"
+
+
+def test_numbers_of_yaml():
+    """YAML 1.1 would take the first three for strings."""
+    values = [parse_value(text) for text in ("1e-4", "2E5", "-3.5e+2", "0.1", "3", "none", "true", "fp32", "[0, -1]")]
+    assert values == [1e-4, 2e5, -350.0, 0.1, 3, None, True, "fp32", [0, -1]]
+    assert isinstance(parse_value("3"), int)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("lr: [", "is not YAML"), ("- lr", "expected settings"), (None, "cannot be read: No such file")],
+)
+def test_files_that_are_wrong(content, words, tmp_path):
+    path = tmp_path / "config.yaml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ValueError, match=words):
+        read_yaml(path)
+
+
+def test_recipes_are_plain_yaml():
+    """Any YAML reader sees the same numbers in them."""
+    from importlib import resources
+
+    for name in RECIPES:
+        text = resources.files("hf_bam.training").joinpath("recipes", f"{name}.yaml").read_text()
+        for key, values in yaml.safe_load(text).items():
+            assert recipe_values(name, key).items() >= values.items()
