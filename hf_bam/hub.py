@@ -86,7 +86,8 @@ def push_to_hub(
             [`model_card`][hf_bam.cards.model_card].
         figures: picture files that the card shows, uploaded under their own names in `figures/`.
         tags: further tags for the card.
-        private, token, revision, commit_message, commit_description, create_pr, max_shard_size: as in transformers.
+
+    The other arguments are those of transformers' own `push_to_hub`.
 
     Returns:
         The address of the commit.

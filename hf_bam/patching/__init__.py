@@ -71,9 +71,9 @@ def _build_layer(number: int, site: Site, uses: tuple[bool, ...], config: BamCon
     place = {"decoder": site.decoder, "cross": site.cross, "uses": uses, "number": number}
     layer = BamLayer.build(config, runtime, head_dim=site.head_dim, **place)
     layer.train(site.module.training)
-    reference = next((p for p in site.module.parameters() if p.is_floating_point()), None)
-    if reference is not None:
-        layer.to(device=reference.device, dtype=reference.dtype)
+    # Quantised weights have no dtype to compute in, but a device.
+    for parameter in sorted(site.module.parameters(), key=lambda p: p.is_floating_point())[-1:]:
+        layer.to(device=parameter.device, dtype=parameter.dtype if parameter.is_floating_point() else None)
     old = getattr(site.module, "bam", None)
     if old is not None and _form(old.prior) == _form(layer.prior):
         layer.prior = old.prior

@@ -11,7 +11,7 @@ What a translator has to learn:
   place precedes the object, and its preposition follows it. An English particle, away from its verb, changes the verb.
 - **Ambiguity that context resolves** ("resolved"): *bank* is one word near a river and another near a market.
 - **Ambiguity that nothing resolves** ("open"): *uncle*, *cousin* and *blue* have two translations each, and a coin
-  decides between them. Even a perfect translator guesses there: [`ceiling`][hf_bam.tasks.language.ceiling].
+  decides between them. Even a perfect translator guesses there; `ceiling` says how many BLEU that costs.
 
 A sentence has at most one ambiguous word.
 """

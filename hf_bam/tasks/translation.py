@@ -26,6 +26,7 @@ from transformers import (
 
 from . import language, parallel, vocabulary
 from .base import Collator, Data, DataError, Outputs, Task
+from .classification import quiet
 
 SCRATCH = "scratch"
 """The name of a model that does not exist yet."""
@@ -35,30 +36,29 @@ POSITIONS = 512
 
 @dataclass(frozen=True)
 class Translation(Task):
-    """Translates from `source` to `target`, language codes that are also the endings of the files.
-
-    Attributes:
-        dataset: without a folder of files: a dataset of the Hub with a column for each language or one called
-            `translation`, or "language" for the [small parallel language][hf_bam.tasks.language].
-        num_beams: hypotheses that the search keeps; 1: the best word at each step.
-        max_target_length: tokens of a translation, the end token included; longer targets are cut in training.
-        prefix: written before every source text, for models that expect one.
-        vocabulary: tokens at most, of a model from scratch, as are the next three.
-        width: of its layers.
-        layers: of its encoder, and of its decoder.
-        heads: of each attention layer.
-    """
+    """Translation from one language to another, scored by sacreBLEU."""
 
     source: str = "en"
+    """Language to translate from: how the names of its files end, or the column of a dataset."""
     target: str = "de"
+    """Language to translate to."""
     dataset: str = "bentrevett/multi30k"
+    """Without a folder of files: a dataset of the Hub (name or name:config) with a column for each language or one
+    called translation; or "language", the small one of hf_bam/tasks/language.py, from en to qaa."""
     num_beams: int = 5
+    """Hypotheses that the search keeps; 1: the best token at each step."""
     max_target_length: int = 128
+    """Tokens of a translation, the end token included; longer targets are cut in training."""
     prefix: str = ""
+    """Written before every source text, for pretrained models that expect it."""
     vocabulary: int = 8000
+    """Of a model from scratch: tokens at most, of both languages together."""
     width: int = 256
+    """Of a model from scratch: size of its vectors."""
     layers: int = 3
+    """Of a model from scratch: layers of the encoder, and as many of the decoder."""
     heads: int = 4
+    """Of a model from scratch: heads of each attention layer."""
 
     auto_class: ClassVar[Any] = AutoModelForSeq2SeqLM
 
@@ -66,8 +66,9 @@ class Translation(Task):
         if self.source == self.target:
             raise ValueError(f"source={self.source!r} is also the target; a translation needs two languages.")
         for name in ("num_beams", "max_target_length", "vocabulary", "width", "layers", "heads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)!r} is not valid; it must be 1 or above.")
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name}={value!r} is not valid; it must be a whole number, 1 or above.")
         if self.width % (2 * self.heads):
             raise ValueError(f"width={self.width} is not a multiple of 2 * heads={2 * self.heads}; it must be.")
 
@@ -98,7 +99,15 @@ class Translation(Task):
         return language.generate()
 
     def _from_hub(self) -> Data:
-        splits = {name: self._columns(rows) for name, rows in load_dataset(*self.dataset.split(":", 1)).items()}
+        try:
+            with quiet():
+                loaded = load_dataset(*self.dataset.split(":", 1))
+        except OSError as error:
+            raise DataError(
+                f"{self.dataset} could not be loaded from the Hub ({error}). Give data_dir, a folder with "
+                f"train.{self.source}, train.{self.target} and so on, or dataset='language' to do without it."
+            ) from error
+        splits = {name: self._columns(rows) for name, rows in loaded.items()}
         if not {"train", "validation"} <= set(splits):
             raise DataError(f"{self.dataset} has {', '.join(splits)}; expected train, validation and maybe test.")
         return Data(splits["train"], {name: splits[name] for name in ("validation", "test") if name in splits})
@@ -107,10 +116,10 @@ class Translation(Task):
         if "translation" in rows.column_names:
             rows = rows.select_columns("translation").flatten()
             rows = rows.rename_columns({name: name.removeprefix("translation.") for name in rows.column_names})
-        missing = {self.source, self.target} - set(rows.column_names)
-        if missing:
-            names = ", ".join(rows.column_names)
-            raise DataError(f"{self.dataset} has no column {missing.pop()!r}; its columns are {names}.")
+        for name in (self.source, self.target):
+            if name not in rows.column_names:
+                names = ", ".join(rows.column_names)
+                raise DataError(f"{self.dataset} has no column {name!r}; its columns are {names}.")
         rows = rows.select_columns([self.source, self.target])
         return rows.rename_columns({self.source: "source", self.target: "target"})
 
@@ -136,7 +145,7 @@ class Translation(Task):
         }
         fixed = {"d_model": self.width, "scale_embedding": True, "max_position_embeddings": positions}
         model = MarianMTModel(MarianConfig(vocab_size=len(tokenizer), **{**sizes, **special, **fixed, **settings}))
-        # It begins every target, so its embedding is trained as if it were a word.
+        # The start token is one that the decoder reads, but never one that it should write.
         model.generation_config.bad_words_ids = [[tokenizer.pad_token_id]]
         return model, tokenizer
 
@@ -150,7 +159,8 @@ class Translation(Task):
                 encoded["labels"] = targets["input_ids"]
             return encoded
 
-        return rows.map(features, batched=True, remove_columns=rows.column_names)
+        with quiet():
+            return rows.map(features, batched=True, remove_columns=rows.column_names)
 
     def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> Collator:
         names = [*tokenizer.model_input_names, "labels"]

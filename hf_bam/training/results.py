@@ -50,15 +50,28 @@ class Result:
 
     def write(self) -> Path:
         content = {"task": self.name, "scores": self.scores, "doubt": self.doubt, **self.about}
-        unfinished = self.folder / f".{FILE}"
-        unfinished.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        os.replace(unfinished, self.folder / FILE)
-        return self.folder / FILE
+        return write_json(self.folder / FILE, content)
 
     @classmethod
     def read(cls, folder: Path) -> Result:
         content = json.loads((folder / FILE).read_text(encoding="utf-8"))
         return cls(content.pop("task"), folder, content.pop("scores"), content.pop("doubt"), content)
+
+
+def write_json(path: Path, content: Any) -> Path:
+    """Writes a file as a whole or not at all. What is not a finite number becomes null: JSON has no NaN."""
+    unfinished = path.with_name(f".{path.name}")
+    unfinished.write_text(json.dumps(_finite(content), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(unfinished, path)
+    return path
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def score_rows(scores: dict[str, dict[str, float]]) -> list[dict[str, Any]]:

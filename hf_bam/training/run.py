@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from .checkpoints import Checkpoints
 from .doubt import Doubt, measure_doubt
 from .evaluation import Evaluator, Judge, some_rows
 from .loop import Loop, make_accelerator
-from .results import FILE, Result, Trained, score_rows, summary
+from .results import FILE, Result, Trained, score_rows, summary, write_json
 from .settings import Job, read_yaml, write_yaml
 
 CONFIG = "config.yaml"
@@ -65,8 +64,7 @@ def run_all(jobs: Sequence[Job], output: Path | str, *, say: Say = print, **opti
         results.append(replace(run(job, folder, say=say, **options), trained=None))  # one model in memory at a time
     if main:
         rows = summary(results)
-        file.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-        say(f"\n{tables.as_text(rows)}\n\nWritten: {file}")
+        say(f"\n{tables.as_text(rows)}\n\nWritten: {write_json(file, rows)}")
     return results
 
 

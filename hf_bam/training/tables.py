@@ -34,5 +34,5 @@ def _cells(rows: Sequence[Row]) -> list[list[str]]:
 def _cell(value: Any) -> str:
     """Four digits; a dash for what is not defined."""
     if not isinstance(value, float):
-        return str(value)
+        return "-" if value is None else str(value)
     return "-" if math.isnan(value) else f"{value:.3f}" if abs(value) < 10 else f"{value:.4g}"

@@ -71,4 +71,4 @@ def test_accelerate_understands_our_configs(name):
     path = Path(__file__).parents[2] / "scripts" / "configs" / f"{name}.yaml"
     config = load_config_from_file(str(path))
     assert config.num_processes == 2
-    assert config.distributed_type.value.lower() in ("multi_cpu", "fsdp", "deepspeed")
+    assert config.distributed_type.value.lower() in ("multi_gpu", "fsdp", "deepspeed")

@@ -50,7 +50,8 @@ def test_the_registry_has_it():
     ("options", "match"),
     [
         ({"source": "de"}, "source='de' is also the target; a translation needs two languages"),
-        ({"num_beams": 0}, "num_beams=0 is not valid; it must be 1 or above"),
+        ({"num_beams": 0}, "num_beams=0 is not valid; it must be a whole number, 1 or above"),
+        ({"layers": 2.5}, "layers=2.5 is not valid; it must be a whole number"),
         ({"width": 20, "heads": 8}, r"width=20 is not a multiple of 2 \* heads=16"),
     ],
 )
@@ -91,6 +92,12 @@ class TestLoad:
         assert {name: rows.to_dict() for name, rows in data.evaluation.items()} == {"validation": PAIRS, "test": PAIRS}
         with pytest.raises(DataError, match="no column 'cs'; its columns are de, en, fr"):
             Translation(target="cs", dataset=str(tmp_path)).load(None)
+
+    def test_a_dataset_that_is_nowhere(self, tmp_path):
+        with pytest.raises(
+            DataError, match=r"nowhere could not be loaded .*data_dir, a folder with train.en, train.de"
+        ):
+            Translation(dataset=str(tmp_path / "nowhere")).load(None)
 
     def test_a_dataset_without_a_development_set(self, tmp_path):
         Dataset.from_dict({"en": ["a"], "de": ["b"]}).to_json(tmp_path / "train.jsonl")

@@ -8,14 +8,17 @@ from hf_bam.training.evaluation import some_rows
 from hf_bam.training.results import score_rows, summary
 from hf_bam.training.tables import as_markdown, as_text
 
-ROWS = [{"method": "plain", "accuracy": 0.5, "draws": 1}, {"method": "BAM", "accuracy": math.nan, "extra": 123.456}]
+ROWS = [
+    {"method": "plain", "accuracy": 0.5, "draws": 1},
+    {"method": "BAM", "accuracy": math.nan, "extra": 123.456, "draws": None},
+]
 
 
 def test_text():
     assert as_text(ROWS).splitlines() == [
         "method  accuracy  draws  extra",
         "plain      0.500      1",
-        "BAM            -         123.5",
+        "BAM            -      -  123.5",
     ]
 
 
@@ -42,6 +45,9 @@ def test_results_there_and_back(tmp_path):
     result = Result("rte", tmp_path, {"dev": {"accuracy": 0.5}}, {"dev": [{"method": "plain"}]}, {"steps": 3})
     result.write()
     assert Result.read(tmp_path) == result
+    result.about["seconds"] = math.nan
+    assert '"seconds": null' in result.write().read_text()  # what any reader of JSON takes
+    assert [file.name for file in tmp_path.iterdir()] == ["results.json"]
 
 
 def test_some_rows_are_spread_over_all():
