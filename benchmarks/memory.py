@@ -16,7 +16,7 @@ def study():
     ratio = {kind: round(peak["peak"] / peaks["plain"]["peak"], 3) for kind, peak in peaks.items()}
     case = {"what": "training step", "model": "BERT-base", "batch": 2, "tokens": 512, "to reach": {"BAM": 1.10}}
     yield {**case, "megabytes": peaks, "ratio": ratio}
-    for tokens in LENGTHS:
+    for tokens in (n for n in LENGTHS if n >= 512):
         ways = [way for way, longest in WAYS.items() if tokens <= longest]
         yield {
             "what": "attention",

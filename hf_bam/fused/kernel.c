@@ -21,29 +21,29 @@ enum { WEIBULL = 0, LOGNORMAL = 1 };
 
 /* One call; the Python side has the same fields in the same order (native.py). Strides are in elements. */
 typedef struct {
-    int64_t heads, rows, keys; /* of this block */
+    int64_t heads, rows, keys;   /* of this block */
     int64_t first_row, all_rows; /* the block's place among the rows of its heads */
     int64_t chunk;               /* rows of a head that are one job */
     int64_t causal;              /* row i sees keys 0..i */
-    const uint8_t *visible;                      /* null: all */
+    const uint8_t *visible;      /* null: all */
     int64_t visible_head, visible_row;
     const float *bias; /* null: none */
     int64_t bias_head, bias_row;
-    const uint32_t *row_keys; /* (heads, all_rows, 2) keys of the generator; here and below from the block's first row */
+    const uint32_t *row_keys; /* (heads, all_rows, 2) of the generator; all_rows here and below: from first_row on */
     const float *noise;       /* (heads, keys) noise per key, instead of generated noise; or null */
     int64_t family;
     float spread, offset; /* noise = spread * standard noise + offset */
     float dropout;
     const float *logits; /* (heads, keys) of the prior; null: no KL of rows */
     float shape_slope, shape_offset, beta, k, sigma, sigma_prior;
-    const float *counted;    /* (rows) 1 for a query that counts in the mean attention of keys; null: not wanted */
-    const float *mean_grad;  /* (heads, keys) gradient of the sums of attention over queries */
-    const float *kl_grad;    /* (heads, all_rows) */
-    float *scores;           /* (heads, rows, keys): scores in, weights out */
-    float *weight_grad;      /* (heads, rows, keys): gradient of weights in, of scores out */
-    float *lse, *noisy_lse;  /* (heads, all_rows) */
-    float *kl;               /* (heads, all_rows) */
-    float *columns;          /* (heads, chunks, keys): sums of attention, or gradient of the prior's logits */
+    const float *counted;   /* (rows) 1 for a query that counts in the attention keys receive; null: not wanted */
+    const float *mean_grad; /* (heads, keys) gradient of the sums of attention over queries */
+    const float *kl_grad;   /* (heads, all_rows) */
+    float *scores;          /* (heads, rows, keys): scores in, weights out */
+    float *weight_grad;     /* (heads, rows, keys): gradient of weights in, of scores out; null: forward */
+    float *lse, *noisy_lse; /* (heads, all_rows) */
+    float *kl;              /* (heads, all_rows) */
+    float *columns;         /* (heads, chunks, keys): sums of attention, or gradient of the prior's logits */
 } Call;
 
 /* ---- elementary functions: float, a few units in the last place, no branches ---- */
