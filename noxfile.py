@@ -27,5 +27,5 @@ def suite(session: nox.Session, transformers: str) -> None:
     session.install("--constraint", str(constraints), f"transformers=={transformers}", "--editable", ".[test]")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     session.run(
-        "python", "-m", "pytest", "--numprocesses", "2", "--dist", "loadgroup", *session.posargs, env=environment
+        "python", "-m", "pytest", "--numprocesses", "2", "--dist", "loadfile", *session.posargs, env=environment
     )

@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import hf_bam
 from hf_bam.training import Loop, Recipe
 from hf_bam.training.batching import Batches, padding
 
-STEPS, WARM = 30, 4
+STEPS, WARM = 40, 4
 
 
 def sentences(number, seed=0):
@@ -34,27 +35,34 @@ def bare_step(loop, batch):
     loop.optimizer.optimizer.zero_grad()
 
 
+def timed(action, *arguments):
+    start = time.perf_counter()
+    result = action(*arguments)
+    return time.perf_counter() - start, result
+
+
 def overhead(attention, size):
-    """Interleaved: each batch goes through the loop, from the rows to the log, and then through the bare step."""
+    """Interleaved: each batch goes through the loop, from the rows to the log, and through the bare step.
+
+    They take turns at being first, as the second one finds memory of the right size.
+    """
     torch.manual_seed(0)
     model = AutoModelForSequenceClassification.from_pretrained(get_model_path(), num_labels=2)
     collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(get_model_path()))
     if attention == "bam":
         hf_bam.patch(model)
-    recipe = Recipe(batch_size=size, max_steps=STEPS + WARM, lr=1e-5)
+    recipe = Recipe(batch_size=size, max_steps=STEPS + WARM + 1, lr=1e-5)  # the last step would write a checkpoint
     times = {"loop": [], "bare": []}
     with tempfile.TemporaryDirectory() as folder:
         loop = Loop(model, sentences(size * 60), collator, recipe, Path(folder))
         loop.begin(resume=False)
         stream = loop.steps()
-        for _ in range(STEPS + WARM - 1):  # the last step would write a checkpoint
-            start = time.perf_counter()
-            batches = next(stream)
-            loop.advance(batches)
-            middle = time.perf_counter()
-            bare_step(loop, batches[0])
-            times["loop"].append(middle - start)
-            times["bare"].append(time.perf_counter() - middle)
+        for i in range(STEPS + WARM):
+            took, batches = timed(next, stream)
+            steps = [("loop", loop.advance, batches), ("bare", partial(bare_step, loop), batches[0])]
+            for name, step, batch in steps if i % 2 else reversed(steps):
+                times[name].append(timed(step, batch)[0])
+            times["loop"][-1] += took
     loop_times, bare_times = (np.array(own[WARM:]) for own in times.values())
     quartiles = np.percentile(loop_times / bare_times, [25, 50, 75])
     return {

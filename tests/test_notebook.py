@@ -47,7 +47,6 @@ def notebook(tmp_path_factory):
     return executed(tmp_path_factory.mktemp("notebook"))
 
 
-@pytest.mark.xdist_group("notebook")
 def test_the_stored_outputs_are_up_to_date(notebook):
     stored = nbformat.read(NOTEBOOK, as_version=4)
     assert NUMBER.sub("#", printed(notebook)) == NUMBER.sub("#", printed(stored))
@@ -55,7 +54,6 @@ def test_the_stored_outputs_are_up_to_date(notebook):
     assert "/" not in printed(stored)  # no path of anybody's machine
 
 
-@pytest.mark.xdist_group("notebook")
 def test_clear_sentences_are_firm_and_mixed_ones_are_not(notebook):
     lines = re.findall(r"(\w+) +(0\.\d+|1\.00) ± (0\.\d+)  (.+)", printed(notebook))
     labels = {text: label for label, _, _, text in lines}

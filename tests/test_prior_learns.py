@@ -1,20 +1,19 @@
 """The contextual prior learns which keys matter, and with the paper's beta it does not."""
 
-from statistics import fmean
-
 import pytest
 
 from benchmarks.prior import LENGTH, train
 
 
 def test_the_default_prior_finds_the_key_that_matters():
-    runs = [train(seed) for seed in (0, 1)]
-    assert min(run["accuracy"] for run in runs) > 0.95
-    assert fmean(run["entropy"] for run in runs) < 0.85
-    assert fmean(run["mass"] for run in runs) > 4 / LENGTH
+    """benchmarks/results/prior.json has five seeds."""
+    run = train()
+    assert run["accuracy"] > 0.95
+    assert run["entropy"] < 0.85
+    assert run["mass"] > 4 / LENGTH
 
 
-@pytest.mark.parametrize("prior_shape", ["beta*psi", "psi"])
+@pytest.mark.parametrize("prior_shape", ["beta*psi", pytest.param("psi", marks=pytest.mark.slow)])
 def test_with_the_beta_of_the_paper_the_prior_stays_uniform(prior_shape):
     run = train(beta=1e-2, prior_shape=prior_shape)
     assert run["accuracy"] > 0.95

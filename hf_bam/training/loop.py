@@ -185,14 +185,14 @@ class Loop:
         return list(counts / mean)
 
     def after_step(self, norm: Tensor | None) -> None:
-        """What is due after a step: a line in the log, an evaluation, a checkpoint."""
-        step, last = self.state.step, self.state.step == self.total
-        if step % self.recipe.log_every == 0 or last:
-            self.journal.tell(step, **self.values(norm))
-        better = False
+        """What is due after a step: an evaluation, a line in the log, a checkpoint."""
+        step, last, better = self.state.step, self.state.step == self.total, False
         if self.judge is not None and (step % (self.recipe.eval_every or len(self.batches)) == 0 or last):
             better = self.evaluate(self.judge)
-        if better or last or self.state.stopped or step % self.recipe.save_every == 0:
+        saves = better or last or self.state.stopped or step % self.recipe.save_every == 0
+        if saves or step % self.recipe.log_every == 0:  # a checkpoint leaves no averages unsaid
+            self.journal.tell(step, **self.values(norm))
+        if saves:
             self.memory.save()
         self.journal.start_clock()
 

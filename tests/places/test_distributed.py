@@ -13,10 +13,8 @@ from ..models import classification
 from ..processes import launch
 from .distributed_program import build
 
-pytestmark = pytest.mark.xdist_group("distributed")  # the fixture runs once for all of them
 
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("distributed")
     for processes in (1, 2):

@@ -17,7 +17,7 @@ from hf_bam.training import Judge, Recipe, train
 from .cases import classifier, collate, examples, same, weights
 
 # 22 examples: six steps of two batches in an epoch, so checkpoints lie within epochs, too.
-RECIPE = Recipe(lr=5e-3, batch_size=4, accumulation=2, max_steps=20, save_every=3, eval_every=7, log_every=1)
+RECIPE = Recipe(lr=5e-3, batch_size=4, accumulation=2, max_steps=20, save_every=3, eval_every=7, log_every=2)
 ROOT = Path(__file__).parents[2]
 
 
@@ -133,7 +133,7 @@ def kill_often(folder):
     def writing():
         return any(folder.glob("checkpoints/.step-*/*"))
 
-    for moment in (logged(2), logged(8), writing, logged(15), None):
+    for moment in (logged(2), logged(8), writing, logged(16), None):
         child = os.fork()
         if child == 0:
             go(folder, lambda features: (time.sleep(0.01), collate(features))[1], resume=True)
