@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState
+from accelerate.state import AcceleratorState, GradientState
 from accelerate.utils import send_to_device
 from datasets import Dataset
 from torch import Tensor
@@ -38,7 +38,10 @@ FREE = frozenset({"eval_batch_size", "keep", "log_every", "save_every", "samples
 
 def make_accelerator(recipe: Recipe, **options: Any) -> Accelerator:
     """An `Accelerator` with the recipe's accumulation and precision."""
-    AcceleratorState._reset_state()  # else the precision of the first run would be that of the whole process
+    # Else the precision of the first run would be that of the whole process, and a data loader that somebody left before
+    # its end would count as the end of an accumulation.
+    AcceleratorState._reset_state()
+    GradientState._reset_state()
     precision = "no" if recipe.precision == "fp32" else recipe.precision
     return Accelerator(gradient_accumulation_steps=recipe.accumulation, mixed_precision=precision, **options)
 

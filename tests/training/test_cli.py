@@ -109,7 +109,7 @@ def test_help(capsys):
         main(["translation", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert "Weibull shape. The log weights" in text  # from the docstrings of the fields
-    assert "hypotheses that the search keeps" in text
+    assert "Hypotheses that the search keeps" in text
 
 
 def test_dashes(capsys):
