@@ -38,8 +38,8 @@ FREE = frozenset({"eval_batch_size", "keep", "log_every", "save_every", "samples
 
 def make_accelerator(recipe: Recipe, **options: Any) -> Accelerator:
     """An `Accelerator` with the recipe's accumulation and precision."""
-    # Else the precision of the first run would be that of the whole process, and a data loader that somebody left before
-    # its end would count as the end of an accumulation.
+    # Else the precision of the first run would be that of the whole process, and a data loader that somebody left
+    # before its end would count as the end of an accumulation.
     AcceleratorState._reset_state()
     GradientState._reset_state()
     precision = "no" if recipe.precision == "fp32" else recipe.precision
