@@ -13,7 +13,7 @@ from ..models import ARCHITECTURES, bert, classification
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 
 # Models that compile to one graph before they are patched.
-WHOLE = [("albert", "entry"), ("bert", "entry"), ("bert", "key"), ("vit", "entry")]
+WHOLE = [("albert", "entry"), ("bert", "key"), pytest.param("vit", "entry", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(autouse=True)
@@ -44,11 +44,12 @@ def test_a_training_step_has_no_graph_break_and_the_same_gradient(name, noise):
         torch.testing.assert_close(gradients[1][parameter], gradient, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize(("name", "sizes"), [("gpt2", {"n_layer": 1}), ("bart", {"decoder_layers": 1})])
-def test_no_graph_break_is_added(name, sizes):
+@pytest.mark.parametrize("name", ["gpt2", *(pytest.param(n, marks=pytest.mark.slow) for n in ("bart", "marian"))])
+def test_no_graph_break_is_added(name):
     """To models that have some already, in their own code."""
     architecture = ARCHITECTURES[name]
-    model, batch = architecture.build(**sizes, encoder_layers=1).train(), architecture.batch()
+    sizes = {"n_layer": 1} if name == "gpt2" else {"encoder_layers": 1, "decoder_layers": 1}
+    model, batch = architecture.build(**sizes).train(), architecture.batch()
     before = torch._dynamo.explain(model)(**batch)
     torch._dynamo.reset()
     after = torch._dynamo.explain(hf_bam.patch(model))(**batch)
