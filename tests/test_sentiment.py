@@ -57,7 +57,7 @@ def test_an_archive_that_is_there_is_not_fetched_again(archive):
 
 def test_no_network_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(sentiment, "PACKAGE", "vaderSentiment==0.0.0.not.there")
-    with pytest.raises(RuntimeError, match="check the network, or put the archive at"):
+    with pytest.raises(DataError, match="check the network, or put the archive at"):
         sentiment.download(tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 

