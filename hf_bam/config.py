@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from .distributions import FAMILIES
 from .objective import SCHEDULES, Reduction
@@ -22,6 +23,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "kl_reduction": get_args(Reduction),
     "annealing": tuple(SCHEDULES),
 }
+Settings = TypeVar("Settings")
 POSITIVE = ("k", "sigma", "beta", "sigma_prior", "annealing_rate")
 
 
@@ -118,11 +120,7 @@ class BamConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> BamConfig:
         """The inverse of `to_dict`; fields that are left out get their defaults, unknown ones are an error."""
-        names = [field.name for field in dataclasses.fields(cls)]
-        for name in values:
-            if name not in names:
-                raise ValueError(f"{name!r} is not a field of BamConfig; the fields are {', '.join(names)}.")
-        return cls(**values)
+        return from_fields(cls, values)
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2)
@@ -130,6 +128,15 @@ class BamConfig:
     @classmethod
     def from_json(cls, text: str) -> BamConfig:
         return cls.from_dict(json.loads(text))
+
+
+def from_fields(cls: type[Settings], values: Mapping[str, Any]) -> Settings:
+    """Settings, a dataclass, from its fields; those left out get their defaults, unknown ones are an error."""
+    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    for name in values:
+        if name not in names:
+            raise ValueError(f"{name!r} is not a field of {cls.__name__}; the fields are {', '.join(names)}.")
+    return cls(**values)
 
 
 def _error(name: str, value: Any, wanted: str) -> ValueError:

@@ -18,7 +18,7 @@ from transformers.utils.hub import cached_file
 
 from .cards import model_card
 from .patching.state import patch_of
-from .serialization import find, lay_over, read
+from .serialization import Overlay, find, lay_over, read
 
 LOCATION = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
 """Keywords that say where and how to find files on the Hub."""
@@ -35,30 +35,38 @@ def from_pretrained(
         kwargs: as for `from_pretrained` of transformers: `revision`, `token`, `dtype`, `num_labels`, ... With an
             adapter they go to its base model.
     """
-    location = {name: kwargs[name] for name in LOCATION if name in kwargs}
-    path = find(name_or_path, **location)
-    cls = model_class or _class_named(read(path).architecture, path)
+    location = location_in(kwargs)
+    overlay = read(find(name_or_path, **location))
+    cls = model_class or _class_named(overlay)
     adapter = cached_file(name_or_path, ADAPTER_CONFIG_NAME, _raise_exceptions_for_missing_entries=False, **location)
     if adapter is None:
-        return lay_over(cls.from_pretrained(name_or_path, **kwargs), path)
-    return _with_adapter(cls, name_or_path, path, location, kwargs)
+        return lay_over(cls.from_pretrained(name_or_path, **kwargs), overlay)
+    return _with_adapter(cls, name_or_path, overlay, location, kwargs)
 
 
-def _class_named(name: str, path: str) -> type[PreTrainedModel]:
-    cls = getattr(transformers, name, None)
+def location_in(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Those of the keywords of `from_pretrained` that say where files are."""
+    return {name: kwargs[name] for name in LOCATION if name in kwargs}
+
+
+def _class_named(overlay: Overlay) -> type[PreTrainedModel]:
+    cls = getattr(transformers, overlay.architecture, None)
     if cls is None:
-        raise ValueError(f"{path} was saved from a {name!r}, which transformers does not have; give model_class=...")
+        raise ValueError(
+            f"{overlay.source} was saved from a {overlay.architecture!r}, which transformers does not have; give "
+            "model_class=..."
+        )
     return cls
 
 
 def _with_adapter(
-    cls: type[PreTrainedModel], name: Any, path: str, location: dict[str, Any], kwargs: dict[str, Any]
+    cls: type[PreTrainedModel], name: Any, overlay: Overlay, location: dict[str, Any], kwargs: dict[str, Any]
 ) -> Any:
     from peft import PeftConfig, PeftModel
 
     base_name = PeftConfig.from_pretrained(name, **location).base_model_name_or_path
     settings = {key: value for key, value in kwargs.items() if key not in location}
-    base = lay_over(cls.from_pretrained(base_name, **settings), path)
+    base = lay_over(cls.from_pretrained(base_name, **settings), overlay)
     return PeftModel.from_pretrained(base, name, **location)
 
 

@@ -85,9 +85,8 @@ def from_pretrained(method: Method, cls: Any, name_or_path: Any, *args: Any, **k
     loaded = method(cls, name_or_path, *args, **kwargs)
     model = loaded[0] if isinstance(loaded, tuple) else loaded
     if asks_for_bam(model):
-        location = {name: kwargs[name] for name in hub.LOCATION if name in kwargs}
-        path = None if name_or_path is None else serialization.look_for(name_or_path, **location)
-        patch(model) if path is None else serialization.lay_over(model, path)
+        path = None if name_or_path is None else serialization.look_for(name_or_path, **hub.location_in(kwargs))
+        patch(model) if path is None else serialization.lay_over(model, serialization.read(path))
     return loaded
 
 
@@ -119,7 +118,7 @@ def restore(model: nn.Module, directory: str) -> None:
     """Loads the prior of a checkpoint; FSDP and DeepSpeed keep it among their own files."""
     path = os.path.join(directory, serialization.FILE)
     if find_patches(model) and os.path.exists(path):
-        serialization.copy_tensors(model, serialization.read(path).tensors, path)
+        serialization.copy_tensors(model, serialization.read(path))
 
 
 def log(method: Method, trainer: Any, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:

@@ -35,11 +35,13 @@ class Overlay:
     Attributes:
         architecture: class name of the model that it was saved from.
         tensors: the prior networks and the step counter, by their names in the state dict.
+        source: the file, for errors.
     """
 
     config: BamConfig
     architecture: str
     tensors: dict[str, Tensor]
+    source: str | os.PathLike[str]
 
 
 def save(model: nn.Module, directory: str | os.PathLike[str]) -> Path:
@@ -102,7 +104,7 @@ def read(path: str | os.PathLike[str]) -> Overlay:
         config = BamConfig.from_dict(json.loads(metadata["bam_config"]))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} has settings that this hf_bam does not know: {error}") from error
-    return Overlay(config, metadata.get("architecture", ""), tensors)
+    return Overlay(config, metadata.get("architecture", ""), tensors, path)
 
 
 def load(model: Model, name_or_path: str | os.PathLike[str], **hub: Any) -> Model:
@@ -113,27 +115,26 @@ def load(model: Model, name_or_path: str | os.PathLike[str], **hub: Any) -> Mode
         name_or_path: a folder or a repository of the Hub.
         hub: `revision`, `token`, `cache_dir`, ... as for `from_pretrained`.
     """
-    return lay_over(model, find(name_or_path, **hub))
+    return lay_over(model, read(find(name_or_path, **hub)))
 
 
-def lay_over(model: Model, path: str | os.PathLike[str]) -> Model:
-    overlay = read(path)
+def lay_over(model: Model, overlay: Overlay) -> Model:
     patch(model, overlay.config)
-    copy_tensors(model, overlay.tensors, path)
+    copy_tensors(model, overlay)
     return model
 
 
-def copy_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: str | os.PathLike[str]) -> None:
+def copy_tensors(model: nn.Module, overlay: Overlay) -> None:
     """Copies saved tensors into a patched model; all of them have to fit."""
-    own = targets(model)
+    own, tensors = targets(model), overlay.tensors
     wrong = sorted(
         {*own} ^ {*tensors} | {name for name in {*own} & {*tensors} if own[name].shape != tensors[name].shape}
     )
     if wrong:
         raise ValueError(
-            f"{source} does not fit this {type(base_model(model)).__name__}: {len(wrong)} tensors are missing, left "
-            f"over or of another shape, {wrong[0]} the first of them. It was saved from a model of another shape or "
-            "with other settings."
+            f"{overlay.source} does not fit this {type(base_model(model)).__name__}: {len(wrong)} tensors are "
+            f"missing, left over or of another shape, {wrong[0]} the first of them. It was saved from a model of "
+            "another shape or with other settings."
         )
     with torch.no_grad():
         for name, target in own.items():

@@ -72,8 +72,9 @@ def _build_layer(number: int, site: Site, uses: tuple[bool, ...], config: BamCon
     layer = BamLayer.build(config, runtime, head_dim=site.head_dim, **place)
     layer.train(site.module.training)
     # Quantised weights have no dtype to compute in, but a device.
-    for parameter in sorted(site.module.parameters(), key=lambda p: p.is_floating_point())[-1:]:
-        layer.to(device=parameter.device, dtype=parameter.dtype if parameter.is_floating_point() else None)
+    reference = max(site.module.parameters(), key=lambda p: p.is_floating_point(), default=None)
+    if reference is not None:
+        layer.to(device=reference.device, dtype=reference.dtype if reference.is_floating_point() else None)
     old = getattr(site.module, "bam", None)
     if old is not None and _form(old.prior) == _form(layer.prior):
         layer.prior = old.prior
@@ -114,7 +115,7 @@ def _keep_out_of_plain_weights(state: Patch) -> None:
     """`save_pretrained` writes the plain model; our tensors go to a file of their own, see `hf_bam.serialization`."""
     for model, kept in state.attributes:
         theirs = kept.get(NOT_SAVED) or getattr(type(model), NOT_SAVED) or ()
-        ours = {name for name in model.state_dict() if "bam_step" in name or ".bam." in f".{name}"}
+        ours = {name for name in model.state_dict() if steps.BUFFER in name or ".bam." in f".{name}"}
         setattr(model, NOT_SAVED, {*theirs, *ours})
 
 

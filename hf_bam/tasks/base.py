@@ -36,9 +36,13 @@ class Data:
     evaluation: dict[str, Dataset]
     test: dict[str, Dataset] = field(default_factory=dict)
 
+    @property
+    def sets(self) -> dict[str, Dataset]:
+        """All of them by name, the training rows first."""
+        return {"train": self.train, **self.evaluation, **self.test}
+
     def __str__(self) -> str:
-        sets = {"train": self.train, **self.evaluation, **self.test}
-        return ", ".join(f"{name} {len(rows)}" for name, rows in sets.items())
+        return ", ".join(f"{name} {len(rows)}" for name, rows in self.sets.items())
 
 
 class Task(ABC):

@@ -42,11 +42,10 @@ def read_folder(folder: Path, source: str, target: str) -> Data:
 
 def write_folder(folder: Path, data: Data, source: str, target: str) -> list[Path]:
     """Writes files that `read_folder` reads."""
-    sets = {"train": data.train, **data.evaluation, **data.test}
     sides = {"source": source, "target": target}
     return [
         write_lines(folder / f"{name}.{language}", rows[side])
-        for name, rows in sets.items()
+        for name, rows in data.sets.items()
         for side, language in sides.items()
         if side in rows.column_names
     ]

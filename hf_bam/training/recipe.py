@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..config import BamConfig
+from ..config import BamConfig, from_fields
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 
@@ -102,11 +102,7 @@ class Recipe:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
         """The inverse of `to_dict`; fields that are left out get their defaults, unknown ones are an error."""
-        names = [item.name for item in dataclasses.fields(cls)]
-        for name in values:
-            if name not in names:
-                raise ValueError(f"{name!r} is not a field of Recipe; the fields are {', '.join(names)}.")
-        return cls(**values)
+        return from_fields(cls, values)
 
 
 def bam_config(values: Any) -> BamConfig:

@@ -126,8 +126,7 @@ class Run:
         data.train = some_rows(data.train, self.job.limit)
         data.evaluation = {name: some_rows(rows, limit) for name, rows in data.evaluation.items()}
         data.test = {name: some_rows(rows, limit) for name, rows in data.test.items()}
-        sets = {"train": data.train, **data.evaluation, **data.test}
-        self.rows = {name: len(rows) for name, rows in sets.items()}
+        self.rows = {name: len(rows) for name, rows in data.sets.items()}
         self.say(f"{self.task.name}: " + ", ".join(f"{number} rows in {name}" for name, number in self.rows.items()))
         return data
 
