@@ -122,6 +122,7 @@ def _add_run(group: Any, names: Sequence[str]) -> None:
     group.add_argument("--seed", "--seeds", dest="run.seeds", nargs="+", type=int, metavar="N", help=text["seed"])
     group.add_argument("--limit", dest="job.limit", type=int, metavar="N", help=text["limit"])
     group.add_argument("--eval_limit", dest="job.eval_limit", type=int, metavar="N", help=text["eval_limit"])
+    group.add_argument("--holdout", dest="job.holdout", type=int, metavar="N", help=text["holdout"])
     group.add_argument("--resume", dest="run.resume", action="store_true", help="Go on where the output folder ends.")
     group.add_argument("--no_report", dest="run.report", action="store_false", help="No page about the doubt.")
     group.add_argument(

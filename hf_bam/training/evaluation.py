@@ -79,6 +79,16 @@ class Evaluator:
 
 def some_rows(rows: Dataset, number: int | None) -> Dataset:
     """At most so many rows, evenly from the beginning to the end; all of them for None."""
-    if number is None or number >= len(rows):
-        return rows
-    return rows.select([index * len(rows) // number for index in range(number)])
+    return rows if number is None or number >= len(rows) else rows.select(evenly(len(rows), number))
+
+
+def divide(rows: Dataset, number: int) -> tuple[Dataset, Dataset]:
+    """The rows without so many of them, and those, evenly from the beginning to the end."""
+    if number >= len(rows):
+        raise ValueError(f"holdout={number} is not possible: there are {len(rows)} rows to train on.")
+    taken = evenly(len(rows), number)
+    return rows.select(sorted({*range(len(rows))} - {*taken})), rows.select(taken)
+
+
+def evenly(rows: int, number: int) -> list[int]:
+    return [index * rows // number for index in range(number)]

@@ -19,7 +19,7 @@ from .batching import padding
 from .building import build
 from .checkpoints import Checkpoints
 from .doubt import Doubt, measure_doubt
-from .evaluation import Evaluator, Judge, some_rows
+from .evaluation import Evaluator, Judge, divide, some_rows
 from .loop import Loop, make_accelerator
 from .results import FILE, Result, Trained, score_rows, summary, write_json
 from .settings import Job, read_yaml, write_yaml
@@ -125,6 +125,9 @@ class Run:
         limit = self.job.eval_limit or self.job.limit
         data.train = some_rows(data.train, self.job.limit)
         data.evaluation = {name: some_rows(rows, limit) for name, rows in data.evaluation.items()}
+        if self.job.holdout is not None:
+            data.train, held_out = divide(data.train, self.job.holdout)
+            data.evaluation = {"holdout": held_out, **data.evaluation}
         data.test = {name: some_rows(rows, limit) for name, rows in data.test.items()}
         self.rows = {name: len(rows) for name, rows in data.sets.items()}
         self.say(f"{self.task.name}: " + ", ".join(f"{number} rows in {name}" for name, number in self.rows.items()))
@@ -141,7 +144,7 @@ class Run:
         def scores(model: PreTrainedModel) -> dict[str, float]:
             return self.evaluator.scores(model, held_out, encoded)
 
-        fixed = ("task", "options", "model", "attention", "lora", "limit", "eval_limit")
+        fixed = ("task", "options", "model", "attention", "lora", "limit", "eval_limit", "holdout")
         loop = Loop(
             model,
             features,

@@ -53,12 +53,14 @@ class Job:
     """Take this many rows of each set, to try something out; None: all."""
     eval_limit: int | None = None
     """Take this many rows of each evaluation and test set; None: as many as `limit` says."""
+    holdout: int | None = None
+    """Leave this many rows out of training, and let them choose the best checkpoint instead of the evaluation set."""
     recipe: Recipe = field(default_factory=Recipe)
 
     def __post_init__(self) -> None:
         if self.attention not in ATTENTIONS:
             raise ValueError(f"attention={self.attention!r} is not known; choose one of {', '.join(ATTENTIONS)}.")
-        for name in ("limit", "eval_limit"):
+        for name in ("limit", "eval_limit", "holdout"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ValueError(f"{name}={value!r} is not valid; it must be a whole number, 1 or above.")

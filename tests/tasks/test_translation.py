@@ -112,7 +112,7 @@ class TestBuild:
         assert (config.vocab_size, len(tokenizer), config.d_model, config.encoder_layers) == (150, 150, 32, 1)
         assert (config.decoder_ffn_dim, config.decoder_attention_heads, config.dropout) == (128, 2, 0.0)
         assert config.decoder_start_token_id == config.pad_token_id == tokenizer.pad_token_id
-        assert config.eos_token_id == config.forced_eos_token_id == tokenizer.eos_token_id
+        assert config.eos_token_id == model.generation_config.forced_eos_token_id == tokenizer.eos_token_id
         assert model.get_input_embeddings().weight is model.get_output_embeddings().weight
         assert model.model.encoder.embed_tokens.weight is model.model.decoder.embed_tokens.weight
 

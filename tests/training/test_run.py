@@ -100,7 +100,8 @@ def test_adapters(custom, model_folder, tmp_path):
     """Queries and values get adapters; of the rest only the prior and the classifier change."""
     assert main(["custom", *custom, *SHORT, *NO_DOUBT, "--output", str(tmp_path), "--lora", "--epochs", "8"]) == 0
     assert results(tmp_path)["scores"]["validation"]["accuracy"] > 0.9
-    before, after = (load_file(folder / "model.safetensors") for folder in (model_folder, tmp_path / "model"))
+    load = AutoModelForSequenceClassification.from_pretrained
+    before, after = (load(folder).state_dict() for folder in (model_folder, tmp_path / "model"))
     changed = {name for name, tensor in after.items() if not torch.equal(tensor, before[name])}
     assert {name.split(".")[-2] for name in changed} == {"query", "value", "classifier"}
     merged = hf_bam.from_pretrained(tmp_path / "model").eval()
@@ -132,6 +133,15 @@ def test_limit(custom, tmp_path):
     short = ["--max_steps", "1", *NO_DOUBT, "--limit", "6", "--output", str(tmp_path)]
     assert main(["custom", *custom, *short]) == 0
     assert results(tmp_path)["rows"] == {"train": 6, "validation": 6, "test": 2}
+
+
+def test_rows_held_out_choose_the_checkpoint(custom, tmp_path):
+    short = ["--max_steps", "2", "--eval_every", "1", *NO_DOUBT, "--output", str(tmp_path)]
+    assert main(["custom", *custom, *short, "--holdout", "9"]) == 0
+    found = results(tmp_path)
+    assert found["rows"] == {"train": 35, "holdout": 9, "validation": 14, "test": 2}
+    assert found["best"]["scores"] == found["scores"]["holdout"]
+    assert main(["custom", *custom, *short, "--holdout", "44"]) == 1
 
 
 def test_push(custom, tmp_path, hub):
