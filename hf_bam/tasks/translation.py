@@ -140,13 +140,13 @@ class Translation(Task):
         special = {
             "pad_token_id": tokenizer.pad_token_id,
             "eos_token_id": tokenizer.eos_token_id,
-            "forced_eos_token_id": tokenizer.eos_token_id,
             "decoder_start_token_id": tokenizer.pad_token_id,
         }
         fixed = {"d_model": self.width, "scale_embedding": True, "max_position_embeddings": positions}
         model = MarianMTModel(MarianConfig(vocab_size=len(tokenizer), **{**sizes, **special, **fixed, **settings}))
         # The start token is one that the decoder reads, but never one that it should write.
-        model.generation_config.bad_words_ids = [[tokenizer.pad_token_id]]
+        search = {"bad_words_ids": [[tokenizer.pad_token_id]], "forced_eos_token_id": tokenizer.eos_token_id}
+        model.generation_config.update(**search)
         return model, tokenizer
 
     def encode(self, rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int, *, training: bool) -> Dataset:

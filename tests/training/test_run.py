@@ -141,7 +141,7 @@ def test_rows_held_out_choose_the_checkpoint(custom, tmp_path):
     found = results(tmp_path)
     assert found["rows"] == {"train": 35, "holdout": 9, "validation": 14, "test": 2}
     assert found["best"]["scores"] == found["scores"]["holdout"]
-    assert main(["custom", *custom, *short, "--holdout", "44"]) == 1
+    assert main(["custom", *custom, *short, "--holdout", "44"]) == 2
 
 
 def test_push(custom, tmp_path, hub):
