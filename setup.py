@@ -48,7 +48,8 @@ setup(
         "scipy>=1.13",
         "torch>=2.6",
         "tqdm>=4.66",
-        "transformers>=5.6,<5.23",  # both ends are tested, see noxfile.py; before 5.6 Trainer scales accumulated losses wrongly
+        # Both ends are tested, see noxfile.py. Before 5.6 Trainer scales accumulated losses wrongly.
+        "transformers>=5.6,<5.23",
     ],
     extras_require={
         "docs": DOCS,
