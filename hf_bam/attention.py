@@ -30,7 +30,8 @@ def bam_attention_forward(
 ) -> tuple[Tensor, Tensor | None]:
     """Attention with weights drawn around the soft attention, or the soft attention itself in mean mode.
 
-    Mean mode is handed to the fused kernel. A module without a `bam` layer is always in mean mode.
+    Mean mode is handed to the fused kernel of torch, and draws to our own. A module without a `bam` layer is always in
+    mean mode.
     """
     layer: BamLayer | None = getattr(module, "bam", None)
     if layer is None and module.training:
@@ -55,6 +56,20 @@ def bam_attention_forward(
 
     groups = query.shape[1] // key.shape[1]
     key, value = (x.repeat_interleave(groups, dim=1) if groups > 1 else x for x in (key, value))
+    if layer is not None and stochastic and not _needs_matrix(layer, attention_mask, kwargs):
+        mask = None if attention_mask is None else attention_mask[..., : key.shape[2]]
+        boolean = mask is None or mask.dtype == torch.bool
+        output = layer.attend(
+            query,
+            key,
+            value,
+            visible=mask if mask is None or boolean else mask > HIDDEN_BELOW,
+            bias=None if boolean else mask,
+            causal=mask is None and query.shape[2] > 1 and _is_causal(module, is_causal),
+            scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
+            dropout=dropout if module.training else 0.0,
+        )
+        return output, None
     visible = visible_keys(module, query, key, attention_mask, is_causal)
     scores = attention_scores(query, key, attention_mask, scaling, **kwargs)
     scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
@@ -105,11 +120,28 @@ def visible_keys(
     if attention_mask is not None:
         mask = attention_mask[..., :keys]
         return mask if mask.dtype == torch.bool else mask > HIDDEN_BELOW
-    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    causal = _is_causal(module, is_causal)
     # Without a mask, causal means that query i is token i: the keys of an empty static cache lie behind all queries.
     rows = queries if causal and queries > 1 else 1
     everything = torch.ones(1, 1, rows, keys, dtype=torch.bool, device=query.device)
     return everything.tril() if rows > 1 else everything
+
+
+def _is_causal(module: nn.Module, is_causal: bool | None) -> bool:
+    return bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
+
+
+def _needs_matrix(layer: BamLayer, attention_mask: Tensor | None, kwargs: dict[str, Any]) -> bool:
+    """Whether a draw has to be built as a matrix: it is asked for, held, or its scores are more than products.
+
+    A compiler gets the matrix too: it fuses what it can see.
+    """
+    if torch.compiler.is_compiling():
+        return True
+    draws = None if layer.training else layer.runtime.draws
+    held = draws is not None and draws.hold
+    learned = attention_mask is not None and attention_mask.requires_grad
+    return held or learned or kwargs.get("position_bias") is not None or _needs_weights(layer, kwargs)
 
 
 def _needs_weights(layer: BamLayer | None, kwargs: dict[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from .config import BamConfig
 from .counter import uniform
 from .distributions import FAMILIES, Posterior
+from .fused import Sight, attend, log_mean_attention, new_seed
 from .objective import KlTerm
 from .priors import PRIORS, Prior
 from .runtime import Draws, Runtime
@@ -107,6 +108,52 @@ class BamLayer(nn.Module):
         u = uniform(seed, row, heads[:, None, None], (queries + past)[:, None], keys)
         return self.posterior.quantile(u)
 
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        visible: Tensor | None,
+        bias: Tensor | None,
+        causal: bool,
+        scale: float,
+        dropout: float,
+    ) -> Tensor:
+        """Attention with a draw of the weights that is never built as a whole; adds its KL in training.
+
+        Args:
+            query, key, value: (B, H, T, D), (B, H, S, D) and (B, H, S, D_v).
+            visible, bias: broadcastable to (B, H, T, S).
+
+        Returns:
+            (B, T, H, D_v).
+        """
+        batch, heads, queries, keys = *query.shape[:3], key.shape[2]
+        sight = Sight((batch, heads, queries, keys), visible, causal)
+        draws = None if self.training else self.runtime.draws
+        seed = new_seed(None if draws is None else draws.generator(torch.device("cpu")))
+        settings: dict[str, Any] = {"sight": sight, "bias": bias, "scale": scale, "dropout": dropout}
+        settings |= {"posterior": self.posterior, "seed": seed, "noise": self.noise}
+        if not self.training:
+            return attend(query, key, value, **settings).output
+        real = self.real_queries(batch, queries, keys)
+        everyone = torch.ones(batch, queries, dtype=torch.bool, device=query.device)
+        if self.noise == "key":
+            counted = everyone if real is None else real.bool()
+            done = attend(query, key, value, counted=counted, **settings)
+            log_p, seen = log_mean_attention(done.received, counted, sight)
+            self.collect(self.kl_term(log_p, key, seen), None)
+            return done.output
+        log_psi = self.prior(key, sight.keys(everyone))
+        if log_psi is not None:
+            log_psi = log_psi.expand(batch, heads, 1, keys)
+        done = attend(query, key, value, log_psi=log_psi, **settings)
+        count = sight.count(query.device)
+        total = torch.zeros(count.shape, device=query.device) if done.kl is None else done.kl
+        self.collect(KlTerm(total, count), real)
+        return done.output
+
     def add_kl(self, log_p: Tensor, key: Tensor, visible: Tensor) -> None:
         """Adds the KL of this attention call to the open forward pass.
 
@@ -116,19 +163,29 @@ class BamLayer(nn.Module):
             visible: broadcastable to (B, H, T, S).
         """
         batch, _, queries, keys = log_p.shape
-        frame = self.runtime.frame
-        real = None if frame is None else frame.queries(self.decoder, batch, queries, keys)
+        real = self.real_queries(batch, queries, keys)
         if self.noise == "key":
-            if frame is None:
-                raise RuntimeError(
-                    "noise='key' computes its KL from the real queries of a batch, which only the forward of the "
-                    "transformers model knows. Call the model rather than its layers, and use the model's own "
-                    "gradient_checkpointing_enable() rather than a checkpoint wrapper around its layers."
-                )
             log_p, visible = average_over_queries(log_p, visible, real)
             real = None
-        term = self.kl_term(log_p, key, visible)
-        # Computed without a frame too: a checkpointed layer that runs again must do what it did before.
+        self.collect(self.kl_term(log_p, key, visible), real)
+
+    def real_queries(self, batch: int, queries: int, keys: int) -> Tensor | None:
+        """(B, T) which queries are real tokens; None when all count."""
+        frame = self.runtime.frame
+        if frame is None and self.noise == "key":
+            raise RuntimeError(
+                "noise='key' computes its KL from the real queries of a batch, which only the forward of the "
+                "transformers model knows. Call the model rather than its layers, and use the model's own "
+                "gradient_checkpointing_enable() rather than a checkpoint wrapper around its layers."
+            )
+        return None if frame is None else frame.queries(self.decoder, batch, queries, keys)
+
+    def collect(self, term: KlTerm, real: Tensor | None) -> None:
+        """Adds a term to the open forward pass.
+
+        It is computed without one too: a checkpointed layer that runs again must do what it did before.
+        """
+        frame = self.runtime.frame
         if frame is not None:
             term.queries = real
             frame.add(term)
