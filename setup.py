@@ -30,7 +30,7 @@ setup(
     python_requires=">=3.10",
     package_dir={"": "."},
     packages=find_packages(include=["hf_bam*"]),
-    package_data={"hf_bam": ["py.typed", "templates/*.j2", "training/recipes/*.yaml", "fused/kernel.c"]},
+    package_data={"hf_bam": ["py.typed", "templates/*.j2", "training/recipes/*.yaml", "fused/kernel/*"]},
     entry_points={"console_scripts": ["hf-bam=hf_bam.cli:main"]},
     install_requires=[
         "accelerate>=1.10",

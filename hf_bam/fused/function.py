@@ -1,9 +1,9 @@
-"""Stochastic attention by the compiled rows: forward and backward, nothing of size T x S kept or held as a whole."""
+"""Stochastic attention by the compiled kernel: forward and backward, nothing of size T x S kept or held as a whole."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,10 +12,9 @@ from torch.autograd.function import once_differentiable
 
 from ..distributions import Lognormal, Posterior, Weibull
 from . import native
-from .noise import row_keys
-from .spec import Spec, row_blocks
+from .spec import Spec
 
-_CHUNK = 32  # rows of a head that one thread takes at a time
+_LEAST = 32  # rows of a head that are worth a job of their own
 
 
 def _weibull(posterior: Weibull) -> dict[str, float]:
@@ -42,89 +41,7 @@ def _lognormal(posterior: Lognormal) -> dict[str, float]:
 
 
 LAWS: dict[type[Posterior], Callable[[Any], dict[str, float]]] = {Weibull: _weibull, Lognormal: _lognormal}
-"""The posteriors that `kernel.c` knows, with their numbers in its terms."""
-
-
-class _Rows:
-    """The compiled rows of one attention call, block by block.
-
-    Args:
-        per_row: float32 tensors (B, H, T) under their names in `kernel.c`.
-        per_key: float32 tensors (B, H, S), likewise.
-        sums: whether sums over rows are wanted: of the soft attention; backwards, the gradient of the prior's logits.
-    """
-
-    def __init__(
-        self,
-        spec: Spec,
-        per_row: dict[str, Tensor | None],
-        per_key: dict[str, Tensor | None],
-        sums: bool,
-    ) -> None:
-        shape = spec.sight.shape
-        batch, heads, queries, keys = shape
-        generator = row_keys(spec.seed, batch * heads, queries).view(batch, heads, queries, 2)
-        masks = {"visible": _whole_rows(spec.sight.visible, shape), "bias": _whole_rows(spec.bias, shape)}
-        noise = None if spec.noise is None else spec.noise.squeeze(2)
-        counted = None if spec.counted is None else spec.counted.float()
-        self.sums = sums
-        self.per_row = _given({"row_keys": generator, **per_row})
-        self.per_key = _given({"noise": noise, **per_key})
-        self.counted = _given({"counted": counted})
-        self.masks = {name: mask for name, mask in masks.items() if mask is not None}
-        self.call = native.Call(
-            heads=heads,
-            keys=keys,
-            all_rows=queries,
-            chunk=_CHUNK,
-            causal=spec.sight.causal,
-            dropout=spec.dropout,
-            **LAWS[type(spec.posterior)](spec.posterior),
-            **{f"{name}_head": mask.stride(1) for name, mask in self.masks.items()},
-            **{f"{name}_row": mask.stride(2) for name, mask in self.masks.items()},
-        )
-
-    def run(self, b: int, first: int, scores: Tensor, weight_grad: Tensor | None = None) -> Tensor | None:
-        """Turns the scores (H, R, S) of rows `first` and on of example `b` into weights, in place.
-
-        Args:
-            weight_grad: (H, R, S), turned into the gradient of the scores.
-
-        Returns:
-            (H, S), the sums over rows if they are wanted.
-        """
-        heads, rows, keys = scores.shape
-        sums = scores.new_empty(heads, -(-rows // _CHUNK), keys) if self.sums else None
-        places = {
-            **{name: _address(x, b, 0, first) for name, x in (self.per_row | self.masks).items()},
-            **{name: _address(x, b) for name, x in self.per_key.items()},
-            **{name: _address(x, b, first) for name, x in self.counted.items()},
-            "scores": scores.data_ptr(),
-            "weight_grad": None if weight_grad is None else weight_grad.data_ptr(),
-            "columns": None if sums is None else sums.data_ptr(),
-        }
-        self.call.rows, self.call.first_row = rows, first
-        for name, place in places.items():
-            setattr(self.call, name, place)
-        native.run(self.call)
-        return None if sums is None else sums.sum(dim=1)
-
-
-def _address(tensor: Tensor, *index: int) -> int:
-    offset = sum(i * stride for i, stride in zip(index, tensor.stride(), strict=False))
-    return tensor.data_ptr() + offset * tensor.element_size()
-
-
-def _given(tensors: dict[str, Tensor | None]) -> dict[str, Tensor]:
-    return {name: tensor.contiguous() for name, tensor in tensors.items() if tensor is not None}
-
-
-def _whole_rows(mask: Tensor | None, shape: tuple[int, int, int, int]) -> Tensor | None:
-    """Expanded to (B, H, T, S), with contiguous rows."""
-    if mask is None:
-        return None
-    mask = mask.expand(*mask.shape[:-1], shape[-1])
-    return (mask if mask.stride(-1) == 1 else mask.contiguous()).expand(shape)
+"""The posteriors that the kernel knows, with their numbers in its terms."""
 
 
 class FusedAttention(torch.autograd.Function):
@@ -142,28 +59,16 @@ class FusedAttention(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, spec: Spec
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        batch, heads, queries, keys = spec.sight.shape
-        output = value.new_empty(batch, queries, heads, value.shape[3]).transpose(1, 2)
+        batch, heads, queries, _ = spec.sight.shape
+        output = query.new_empty(batch, queries, heads, value.shape[3], dtype=torch.float32).transpose(1, 2)
         lse, noisy_lse = query.new_empty(2, batch, heads, queries, dtype=torch.float32)
         kl = None if logits is None else torch.empty_like(lse)
-        received = None if spec.counted is None else lse.new_zeros(batch, heads, keys)
-        rows = _Rows(
-            spec,
-            {"lse": lse, "noisy_lse": noisy_lse, "kl": kl},
-            {"logits": logits},
-            sums=received is not None,
-        )
-        space = _Space(1, queries, heads, keys)
-        for b in range(batch):
-            q, k, v = (query[b].float() * spec.scale, key[b].float(), value[b].float())
-            for block, (scores,) in space.blocks():
-                torch.bmm(q[:, block], k.transpose(1, 2), out=scores)
-                sums = rows.run(b, block.start, scores)
-                if received is not None and sums is not None:
-                    received[b] += sums
-                output[b, :, block] = torch.bmm(scores, v)
+        views = {"query": query, "key": key, "value": value, "output": output}
+        given = {"logits": logits, "lse": lse, "noisy_lse": noisy_lse, "kl": kl}
+        received = _run(spec, views, given, sums=spec.counted is not None)
         ctx.spec = spec
         ctx.set_materialize_grads(False)
+        output = output.to(value.dtype)
         if not any(ctx.needs_input_grad[:3]):
             ctx.mark_non_differentiable(output)  # the prior's parameters alone do not reach it
         ctx.save_for_backward(query, key, value, logits, lse, noisy_lse)
@@ -176,45 +81,70 @@ class FusedAttention(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         query, key, value, logits, lse, noisy_lse = ctx.saved_tensors
         spec: Spec = ctx.spec
-        batch, heads, queries, keys = spec.sight.shape
+        parts, (batch, heads, queries, keys) = _parts(spec), spec.sight.shape
         if output_grad is None:
-            output_grad = torch.zeros_like(value[:, :, :1]).expand(-1, -1, queries, -1)
-        grads = tuple(torch.empty_like(x) for x in (query, key, value))
-        logits_grad = None if kl_grad is None else torch.zeros_like(logits)
-        rows = _Rows(
-            spec,
-            {"lse": lse, "noisy_lse": noisy_lse, "kl_grad": kl_grad},
-            {"logits": logits, "mean_grad": received_grad},
-            sums=logits_grad is not None,
+            output_grad = value.new_zeros(()).expand(batch, heads, queries, value.shape[3])
+        # Memory in the order in which models have it: (B, T, H, D).
+        query_grad = lse.new_empty(batch, queries, heads, query.shape[3]).transpose(1, 2)
+        key_grad, value_grad = (
+            lse.new_empty(parts, batch, keys, heads, x.shape[3]).transpose(2, 3) for x in (key, value)
         )
-        space = _Space(2, queries, heads, keys)
-        for b in range(batch):
-            q, k, v, o_grad = (x[b].float() for x in (query, key, value, output_grad))
-            q, scaled_k = q * spec.scale, k * spec.scale
-            k_grad, v_grad = (x.new_zeros(x.shape) for x in (k, v))
-            for block, (weights, score_grad) in space.blocks():
-                torch.bmm(q[:, block], k.transpose(1, 2), out=weights)
-                torch.bmm(o_grad[:, block], v.transpose(1, 2), out=score_grad)
-                sums = rows.run(b, block.start, weights, score_grad)
-                if logits_grad is not None and sums is not None:
-                    logits_grad[b] += sums
-                grads[0][b, :, block] = torch.bmm(score_grad, scaled_k)
-                k_grad.baddbmm_(score_grad.transpose(1, 2), q[:, block])
-                v_grad.baddbmm_(weights.transpose(1, 2), o_grad[:, block])
-            grads[1][b], grads[2][b] = k_grad, v_grad
-        return *grads, logits_grad, None
+        views = {"query": query, "key": key, "value": value, "output_grad": output_grad}
+        grads = {"query_grad": query_grad, "key_grad": key_grad, "value_grad": value_grad}
+        given = {"logits": logits, "lse": lse, "noisy_lse": noisy_lse, "kl_grad": kl_grad, "mean_grad": received_grad}
+        logits_grad = _run(spec, views | grads, given, sums=kl_grad is not None)
+        key_grad, value_grad = (x[0] if parts == 1 else x.sum(dim=0) for x in (key_grad, value_grad))
+        return query_grad.to(query.dtype), key_grad.to(key.dtype), value_grad.to(value.dtype), logits_grad, None
 
 
-class _Space:
-    """Memory for the entries of row blocks, used again for every example."""
+def _run(spec: Spec, views: dict[str, Tensor], given: dict[str, Tensor | None], *, sums: bool) -> Tensor | None:
+    """Runs the kernel.
 
-    def __init__(self, number: int, rows: int, heads: int, keys: int) -> None:
-        self.rows, self.heads, self.keys = rows, heads, keys
-        longest = next(row_blocks(rows, heads * keys)).stop
-        self.memory = torch.empty(number, longest * heads * keys, dtype=torch.float32, device="cpu")
+    Args:
+        views: tensors (B, H, T or S, D) and such with parts before, under their names in `kernel/call.h`.
+        given: float32 tensors in which heads count through the batch, likewise.
+        sums: whether sums over queries are wanted: of the soft attention; backwards, the gradient of the logits.
 
-    def blocks(self) -> Iterator[tuple[slice, list[Tensor]]]:
-        """Each block of rows, with (H, R, S) tensors for it."""
-        for block in row_blocks(self.rows, self.heads * self.keys):
-            shape = (self.heads, block.stop - block.start, self.keys)
-            yield block, [part[: math.prod(shape)].view(shape) for part in self.memory]
+    Returns:
+        (B, H, S), the sums if they are wanted.
+    """
+    batch, heads, queries, keys = shape = spec.sight.shape
+    parts = _parts(spec)
+    columns = torch.empty(batch, heads, parts, keys, dtype=torch.float32) if sums else None
+    masks = {"visible": spec.sight.visible, "bias": spec.bias}
+    views = {name: _with_rows(x.float()) for name, x in views.items()}
+    for name, mask in masks.items():
+        if mask is not None:
+            views[name] = _with_rows(mask.expand(*mask.shape[:-1], keys)).expand(shape)
+    given = {"noise": spec.noise, "counted": spec.counted, "columns": columns, **given}
+    tensors = {name: x.float().contiguous() for name, x in given.items() if x is not None}
+    native.run(
+        native.Call(
+            batch=batch,
+            heads=heads,
+            rows=queries,
+            keys=keys,
+            width=views["query"].shape[3],
+            value_width=views["value"].shape[3],
+            parts=parts,
+            causal=spec.sight.causal,
+            seed=spec.seed,
+            scale=spec.scale,
+            dropout=spec.dropout,
+            **LAWS[type(spec.posterior)](spec.posterior),
+            **{name: native.View.of(x) for name, x in views.items()},
+            **{name: x.data_ptr() for name, x in tensors.items()},
+        )
+    )
+    return None if columns is None else columns.sum(dim=2)
+
+
+def _parts(spec: Spec) -> int:
+    """Into how many jobs the rows of a head are cut, so that all threads have some."""
+    batch, heads, queries, _ = spec.sight.shape
+    return max(1, min(queries // _LEAST, -(-2 * torch.get_num_threads() // (batch * heads))))
+
+
+def _with_rows(x: Tensor) -> Tensor:
+    """The tensor with contiguous rows."""
+    return x if x.stride(-1) == 1 else x.contiguous()

@@ -1,4 +1,4 @@
-"""The compiled rows of attention: `kernel.c`, built by the machine's own C compiler at first use.
+"""The compiled kernel, built from the folder `kernel` by the machine's own C compiler at first use.
 
 Without a compiler, or with `HF_BAM_KERNEL=0` in the environment, everything runs in torch.
 """
@@ -15,8 +15,9 @@ import tempfile
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-SOURCE = Path(__file__).with_name("kernel.c")
+SOURCES = Path(__file__).with_name("kernel")
 _BASE = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math")
 _VECTORS = {
     "AVX2": ("-mavx2", "-mfma"),
@@ -28,24 +29,30 @@ _THREADS = (("-fopenmp",), ("-fopenmp-simd",), ())
 _int, _float, _pointer = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 
 
+class View(ctypes.Structure):
+    """A tensor (part, batch, head, row, contiguous numbers), as `kernel/call.h` declares it."""
+
+    _fields_ = (("data", _pointer), *((name, _int) for name in ("part", "batch", "head", "row")))
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> View:
+        """Of a tensor with four or five dimensions, the last one contiguous."""
+        strides = (0, *tensor.stride())[-5:-1]
+        return cls(tensor.data_ptr(), *strides)
+
+
 class Call(ctypes.Structure):
-    """The arguments of a call, as `kernel.c` declares and explains them."""
+    """The arguments of a call, as `kernel/call.h` declares and explains them."""
 
     _fields_ = (
-        *((name, _int) for name in ("heads", "rows", "keys", "first_row", "all_rows", "chunk", "causal")),
-        ("visible", _pointer),
-        ("visible_head", _int),
-        ("visible_row", _int),
-        ("bias", _pointer),
-        ("bias_head", _int),
-        ("bias_row", _int),
-        ("row_keys", _pointer),
-        ("noise", _pointer),
+        *((name, _int) for name in ("batch", "heads", "rows", "keys", "width", "value_width", "parts", "causal")),
+        ("seed", ctypes.c_uint64),
         ("family", _int),
-        *((name, _float) for name in ("spread", "offset", "dropout")),
-        ("logits", _pointer),
+        *((name, _float) for name in ("scale", "spread", "offset", "dropout")),
         *((name, _float) for name in ("shape_slope", "shape_offset", "beta", "k", "sigma", "sigma_prior")),
-        *((name, _pointer) for name in ("counted", "mean_grad", "kl_grad", "scores", "weight_grad")),
+        *((name, View) for name in ("query", "key", "value", "output", "visible", "bias")),
+        *((name, View) for name in ("output_grad", "query_grad", "key_grad", "value_grad")),
+        *((name, _pointer) for name in ("noise", "logits", "counted", "mean_grad", "kl_grad")),
         *((name, _pointer) for name in ("lse", "noisy_lse", "kl", "columns")),
     )
 
@@ -56,15 +63,16 @@ def _cache() -> Path:
 
 def _compile(compiler: str, flags: tuple[str, ...]) -> Path | None:
     """The library built with these flags, from the cache if it is there; None when the compiler refuses."""
-    text = SOURCE.read_bytes() + " ".join((compiler, *flags)).encode()
-    target = _cache() / f"rows-{hashlib.sha256(text).hexdigest()[:16]}.so"
+    files = sorted(SOURCES.iterdir())
+    text = b"".join(file.read_bytes() for file in files) + " ".join((compiler, *flags)).encode()
+    target = _cache() / f"attention-{hashlib.sha256(text).hexdigest()[:16]}.so"
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     # Built under another name: several processes may do this at once.
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         built = Path(folder) / target.name
-        command = [compiler, *flags, str(SOURCE), "-o", str(built), "-lm"]
+        command = [compiler, *flags, str(SOURCES / "attention.c"), "-o", str(built), "-lm"]
         if subprocess.run(command, capture_output=True, check=False).returncode:
             return None
         built.replace(target)
@@ -83,8 +91,8 @@ def library() -> ctypes.CDLL | None:
             path = _compile(compiler, (*_BASE, *vectors, *threads))
             if path is not None:
                 loaded = ctypes.CDLL(str(path))
-                loaded.hf_bam_rows.argtypes = [ctypes.POINTER(Call)]
-                loaded.hf_bam_rows.restype = ctypes.c_int
+                loaded.hf_bam_attend.argtypes = [ctypes.POINTER(Call)]
+                loaded.hf_bam_attend.restype = ctypes.c_int
                 return loaded
         except (OSError, RuntimeError):  # no home, no place to write to, or a library that cannot be loaded here
             continue
@@ -92,7 +100,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def available() -> bool:
-    """Whether the compiled rows can run; the first call compiles, which takes a few seconds once per machine."""
+    """Whether the compiled kernel can run; the first call compiles, which takes a few seconds once per machine."""
     return library() is not None
 
 
@@ -101,5 +109,5 @@ def run(call: Call) -> None:
     loaded = library()
     if loaded is None:
         raise RuntimeError("There is no compiled kernel here: install a C compiler, or use the portable path.")
-    if loaded.hf_bam_rows(ctypes.byref(call)):
-        raise MemoryError("No memory for the rows of an attention block.")
+    if loaded.hf_bam_attend(ctypes.byref(call)):
+        raise MemoryError("No memory for a block of attention.")

@@ -1,7 +1,7 @@
 """Noise as a function of a seed and the place of a weight, computed anew wherever it is needed.
 
 A row of a head has two 32 bit keys, which follow from the seed; row keys and the number of a key give 32 random bits
-by a hash of three multiplications. `kernel.c` has the same hash.
+by a hash of three multiplications. `kernel/functions.h` has the same hash.
 """
 
 from __future__ import annotations

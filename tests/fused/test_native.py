@@ -1,4 +1,4 @@
-"""Building the compiled rows, and doing without."""
+"""Building the compiled kernel, and doing without."""
 
 import shutil
 

@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hf_bam.distributions import Lognormal, Weibull
 from hf_bam.fused import Sight, attend, available, new_seed
-from hf_bam.fused.function import _Rows
+from hf_bam.fused.function import _run
 from hf_bam.fused.noise import dropout_factor, log_noise, more_bits, random_bits, row_keys, uniform
 from hf_bam.fused.spec import Spec
 
@@ -27,13 +27,14 @@ UNLIKELY = 1e-4
 
 
 def native_noise(posterior, seed):
-    """What the compiled rows add to scores of zero, told from the weights and their normaliser."""
-    sight = Sight((1, HEADS, ROWS, KEYS))
+    """What the kernel adds to scores of zero, told from the weights and their normaliser."""
     lse, noisy_lse = torch.zeros(2, 1, HEADS, ROWS)
-    scores = torch.zeros(HEADS, ROWS, KEYS)
-    rows = _Rows(Spec(posterior, 1.0, seed, sight), {"lse": lse, "noisy_lse": noisy_lse}, {}, sums=False)
-    rows.run(0, 0, scores)
-    return scores.log() + noisy_lse[0, ..., None]
+    query, key = torch.zeros(1, HEADS, ROWS, 1), torch.zeros(1, HEADS, KEYS, 1)
+    weights, units = torch.zeros(1, HEADS, ROWS, KEYS), torch.eye(KEYS).expand(1, HEADS, -1, -1)
+    views = {"query": query, "key": key, "value": units, "output": weights}
+    spec = Spec(posterior, 1.0, seed, Sight((1, HEADS, ROWS, KEYS)))
+    _run(spec, views, {"lse": lse, "noisy_lse": noisy_lse}, sums=False)
+    return (weights.log() + noisy_lse[..., None])[0]
 
 
 def draw(path, posterior, seed):
