@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..distributions import Lognormal, Posterior, Weibull
 from . import native
+from .portable import attend_by_blocks
 from .spec import Spec
 
 _LEAST = 32  # rows of a head that are worth a job of their own
@@ -75,12 +75,14 @@ class FusedAttention(torch.autograd.Function):
         return output, kl, received
 
     @staticmethod
-    @once_differentiable
     def backward(
         ctx: Any, output_grad: Tensor | None, kl_grad: Tensor | None, received_grad: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         query, key, value, logits, lse, noisy_lse = ctx.saved_tensors
         spec: Spec = ctx.spec
+        if torch.is_grad_enabled():  # create_graph=True
+            grads = (output_grad, kl_grad, received_grad)
+            return *_differentiable_grads(query, key, value, logits, spec, grads), None
         parts, (batch, heads, queries, keys) = _parts(spec), spec.sight.shape
         if output_grad is None:
             output_grad = value.new_zeros(()).expand(batch, heads, queries, value.shape[3])
@@ -95,6 +97,20 @@ class FusedAttention(torch.autograd.Function):
         logits_grad = _run(spec, views | grads, given, sums=kl_grad is not None)
         key_grad, value_grad = (x[0] if parts == 1 else x.sum(dim=0) for x in (key_grad, value_grad))
         return query_grad.to(query.dtype), key_grad.to(key.dtype), value_grad.to(value.dtype), logits_grad, None
+
+
+def _differentiable_grads(
+    query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, spec: Spec, grads: tuple[Tensor | None, ...]
+) -> Iterator[Tensor | None]:
+    """Gradients that can be differentiated again, through torch."""
+    # Views: the logits follow from the keys, and that way of the gradient is not ours.
+    query, key, value = (x.view_as(x) for x in (query, key, value))
+    logits = None if logits is None else logits.view_as(logits)
+    outputs = attend_by_blocks(query, key, value, logits, spec)
+    inputs = [x for x in (query, key, value, logits) if x is not None and x.requires_grad]
+    values, given = zip(*((x, grad) for x, grad in zip(outputs, grads, strict=True) if grad is not None), strict=True)
+    found = iter(torch.autograd.grad(values, inputs, given, create_graph=True, allow_unused=True))
+    return (None if x is None or not x.requires_grad else next(found) for x in (query, key, value, logits))
 
 
 def _run(spec: Spec, views: dict[str, Tensor], given: dict[str, Tensor | None], *, sums: bool) -> Tensor | None:

@@ -122,3 +122,40 @@ def test_a_draw_follows_the_seed(monkeypatch, path):
     first, again, other = (case.attend(seed=seed).output for seed in (SEED, SEED, SEED + 1))
     assert torch.equal(first, again)
     assert not torch.allclose(first, other)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("noise", ["entry", "key"])
+def test_gradients_of_gradients(monkeypatch, path, noise):
+    choose(monkeypatch, path)
+    case = Case({"noise": noise}, MASKS["padding"], dropout=0.1)
+    second = []
+    for output, kl in (case.fast(), case.exact()):
+        loss = output.square().sum() + kl.sum()
+        grads = torch.autograd.grad(loss, case.inputs, create_graph=True)
+        penalty = sum(grad.square().sum() for grad in grads)
+        second.append(torch.autograd.grad(penalty, case.leaves))
+    for actual, expected in zip(*second, strict=True):
+        assert_same(actual, expected, tolerance=1e-4)
+
+
+@pytest.mark.skipif("native" not in PATHS, reason="no C compiler")
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_many_blocks_and_jobs(monkeypatch, causal, heads):
+    """Longer and wider than a block, a panel and a tile of the kernel, and a head in several jobs."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    torch.manual_seed(0)
+    shapes = ((1, heads, 403, 70), (1, heads, 605, 70), (1, heads, 605, 41), (1, heads, 1, 605))
+    inputs = [torch.randn(shape).requires_grad_() for shape in shapes]
+    options = {"posterior": Weibull(2.0, 10.0), "seed": 3, "scale": 0.1, "dropout": 0.2}
+    sight = Sight((1, heads, 403, 605), causal=causal)
+    results = []
+    for path in PATHS:
+        choose(monkeypatch, path)
+        *tensors, logits = inputs
+        done = attend(*tensors, sight=sight, log_psi=logits.log_softmax(-1), **options)
+        loss = done.output.square().sum() + done.kl.square().sum()
+        results.append([done.output, done.kl, *torch.autograd.grad(loss, inputs)])
+    for actual, expected in zip(*results, strict=True):
+        assert_same(actual, expected)
