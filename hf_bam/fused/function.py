@@ -81,8 +81,8 @@ class FusedAttention(torch.autograd.Function):
         query, key, value, logits, lse, noisy_lse = ctx.saved_tensors
         spec: Spec = ctx.spec
         if torch.is_grad_enabled():  # create_graph=True
-            grads = (output_grad, kl_grad, received_grad)
-            return *_differentiable_grads(query, key, value, logits, spec, grads), None
+            of_results = (output_grad, kl_grad, received_grad)
+            return *_differentiable_grads(query, key, value, logits, spec, of_results), None
         parts, (batch, heads, queries, keys) = _parts(spec), spec.sight.shape
         if output_grad is None:
             output_grad = value.new_zeros(()).expand(batch, heads, queries, value.shape[3])
