@@ -12,11 +12,12 @@ def interleaved(runs, repetitions, warm_up=1):
     """Quartiles of the seconds of each run and of its ratio to the first one, in the same repetition.
 
     Args:
-        runs: functions without arguments, by name; they take turns.
+        runs: functions without arguments, by name; they take turns, every other time in reverse order.
     """
     times = {name: [] for name in runs}
     for repetition in range(warm_up + repetitions):
-        for name, run in runs.items():
+        turns = list(runs.items())
+        for name, run in turns if repetition % 2 else reversed(turns):
             start = time.perf_counter()
             run()
             if repetition >= warm_up:

@@ -1,9 +1,10 @@
-"""Tables and plots of the cost studies, from their results.
+"""Tables and plots of the cost studies, from their results, into the documentation.
 
-python benchmarks/render.py docs/images    # prints the tables in Markdown, writes cost.svg
+python benchmarks/render.py docs    # the tables of speed.md, and images/cost.svg
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -19,22 +20,28 @@ def rows(study):
     return json.loads((RESULTS / f"{study}.json").read_text(encoding="utf-8"))["rows"]
 
 
+def machine():
+    """Where the speed was measured."""
+    about = json.loads((RESULTS / "speed.json").read_text(encoding="utf-8"))
+    versions = f"torch {about['torch']}, transformers {about['transformers']}"
+    return f"{about['processor']}, {about['threads']} threads, {versions}."
+
+
 def markdown(header, lines):
     rule = ["---"] * len(header)
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in (header, rule, *lines))
 
 
 def speed_table():
-    """Seconds of plain attention, and what the others cost relative to it: median and quartiles."""
+    """Seconds of the first competitor, and what the others cost relative to it: median and quartiles."""
     lines = []
     for row in rows("speed"):
-        for kind, (low, median, high) in row["ratio"].items():
-            if kind != "plain":
-                what = f"{row['what']}, {row['model']}, {row['batch']} x {row['tokens']}"
-                target = row["to reach"].get(kind)
-                plain = row["seconds"]["plain"][1]
-                lines.append((what, kind, f"{plain:.2f}", f"{median:.2f} ({low:.2f} to {high:.2f})", target or ""))
-    return markdown(("what", "attention", "plain, s", "times plain", "to reach"), lines)
+        (first, (_, base, _)), *_ = row["seconds"].items()
+        for kind, (low, median, high) in list(row["ratio"].items())[1:]:
+            what = f"{row['what']}, {row['model']}, {row['batch']} x {row['tokens']}"
+            target = row["to reach"].get(kind) or ""
+            lines.append((what, f"{kind} / {first}", f"{base:.2f}", f"{median:.2f} ({low:.2f} to {high:.2f})", target))
+    return markdown(("what", "which", "seconds of the latter", "ratio", "to reach"), lines)
 
 
 def memory_table():
@@ -44,10 +51,26 @@ def memory_table():
     return markdown(("attention", "peak, MB", "times plain"), lines)
 
 
-def exponent_table():
-    """How fast the time of attention alone grows with the length of the text."""
-    lines = [(row["way"], row["exponent"]) for row in rows("scaling") if "way" in row]
-    return markdown(("attention", "exponent of n"), lines)
+def growth_table():
+    """How fast time grows: the exponent of attention alone with the length, of predictions with the draws."""
+    scaling = rows("scaling")
+    lines = [
+        (f"attention and its gradient, {row['way']}", "tokens, from 512 on", row["exponent"])
+        for row in scaling
+        if "way" in row
+    ]
+    lines += [
+        ("prediction, BERT-base", row["against"], row["exponent"])
+        for row in scaling
+        if row["against"] == "draws" and "exponent" in row
+    ]
+    (layers,) = (row["ratio"] for row in scaling if row["against"] == "layers")
+    lines += [
+        (f"training step, {count} of 12 layers stochastic", "", f"{quartiles[1]:.2f} times plain")
+        for count, quartiles in layers.items()
+        if count != "0"
+    ]
+    return markdown(("what", "against", "exponent"), lines)
 
 
 def by_way(table, value):
@@ -94,11 +117,25 @@ def cost_plot():
     return figure
 
 
+def fill(page, tables):
+    """Puts tables between the comments of a page that name them."""
+    text = page.read_text(encoding="utf-8")
+    for name, table in tables.items():
+        between = re.compile(f"(<!-- {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
+        text, count = between.subn(lambda found, table=table: f"{found[1]}\n{table}\n{found[2]}", text)
+        if count != 1:
+            raise ValueError(f"{page} has {count} places for the table {name!r}; expected one.")
+    page.write_text(text, encoding="utf-8")
+
+
 def main():
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    print(speed_table(), memory_table(), exponent_table(), sep="\n\n")
-    cost_plot().savefig(folder / "cost.svg")
+    docs = Path(sys.argv[1])
+    (docs / "images").mkdir(parents=True, exist_ok=True)
+    fill(
+        docs / "speed.md",
+        {"machine": machine(), "speed": speed_table(), "memory": memory_table(), "growth": growth_table()},
+    )
+    cost_plot().savefig(docs / "images" / "cost.svg")
 
 
 if __name__ == "__main__":

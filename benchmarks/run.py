@@ -6,6 +6,8 @@ python benchmarks/run.py predict    # draws folded into the batch, about two min
 python benchmarks/run.py speed      # training steps and inference against plain attention, about 15 minutes
 python benchmarks/run.py memory     # peak memory of a training step and of attention alone, about five minutes
 python benchmarks/run.py scaling    # cost against length, draws and layers, about ten minutes
+python benchmarks/run.py study --data_dir DATA --jobs 2    # real tasks, hours; goes on where it was
+python benchmarks/run.py report     # its tables and plots, into docs/results.md
 """
 
 import argparse
@@ -17,6 +19,7 @@ from pathlib import Path
 import torch
 import transformers
 
+COST = ("loop", "memory", "predict", "prior", "scaling", "speed")
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -30,8 +33,17 @@ def processor():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=["loop", "memory", "predict", "prior", "scaling", "speed"])
-    name = parser.parse_args().study
+    parser.add_argument("study", choices=[*COST, "study", "report"])
+    group = parser.add_argument_group("of study")
+    group.add_argument("--grid", default=Path(__file__).with_name("study.yaml"), help="which cells there are")
+    group.add_argument("--data_dir", help="the GLUE folders")
+    group.add_argument("--output", default="out/study", help="for models, logs and draws")
+    group.add_argument("--jobs", type=int, default=1, help="cells at a time; they share the cores")
+    options = parser.parse_args()
+    name = options.study
+    if name not in COST:
+        importlib.import_module(name).main(options)
+        return
     rows = []
     for row in importlib.import_module(name).study():
         print(json.dumps(row), flush=True)

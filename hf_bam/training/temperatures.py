@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,11 +18,13 @@ THRESHOLD = 0.05
 """Of the p-value below which an input is certain, as predictors have it."""
 
 
-def with_temperatures(comparison: Comparison) -> Comparison:
+def with_temperatures(comparison: Comparison, fitted: Mapping[str, float] | None = None) -> Comparison:
     """Every method once more with temperature scaling.
 
-    The rows fall into two halves, and the temperature of one half is fitted on the other, so that nothing is measured
-    on what it was fitted on. For inputs out of domain it is fitted on all rows.
+    Args:
+        fitted: the temperatures of the methods, found elsewhere. Without them the rows fall into two halves, and the
+            temperature of one half is fitted on the other, so that nothing is measured on what it was fitted on; for
+            inputs out of domain it is fitted on all rows.
     """
     if len(comparison.labels) < 2:
         return comparison
@@ -29,12 +32,15 @@ def with_temperatures(comparison: Comparison) -> Comparison:
     others = dict(comparison.out_of_domain or {})
     for row in comparison.table:
         name, key = str(row["method"]), f"{row['method']} + temperature"
-        scaled = cross_fitted(outcomes[name], comparison.labels)
+        if fitted is None:
+            scaled = cross_fitted(outcomes[name], comparison.labels)
+        else:
+            scaled = replace(outcomes[name], samples=at(outcomes[name].samples, fitted[name]))
         outcomes[key] = scaled
-        row = {**row, "method": key, **measure(_results(scaled.samples), comparison.labels)}
+        row = {**row, "method": key, **measure(as_results(scaled.samples), comparison.labels)}
         if name in others:
-            temperature = best_temperature(outcomes[name].samples, comparison.labels)
-            others[key] = replace(others[name], samples=at(others[name].samples, temperature))
+            whole = best_temperature(outcomes[name].samples, comparison.labels) if fitted is None else fitted[name]
+            others[key] = replace(others[name], samples=at(others[name].samples, whole))
             row["ood_auroc"] = metrics.ood_auroc(*(_entropy(own[key]) for own in (outcomes, others)))
         table.append(row)
     return replace(comparison, outcomes=outcomes, table=table, out_of_domain=others or None)
@@ -58,7 +64,8 @@ def _entropy(outcome: Outcome) -> Array:
     return metrics.predictive_entropy(outcome.samples)
 
 
-def _results(samples: Array) -> Predictions[Classification]:
+def as_results(samples: Array) -> Predictions[Classification]:
+    """(S, B, C) probabilities as a predictor would return them."""
     own = doubts(samples, THRESHOLD)
     return Predictions(
         Classification.make(doubt, label="", truncated=False, samples=samples[:, i]) for i, doubt in enumerate(own)

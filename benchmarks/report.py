@@ -1,0 +1,133 @@
+"""Tables and plots of the study on real tasks, from results/study.jsonl into docs/results.md."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from render import fill, markdown
+from scipy import stats
+from study import records
+
+from hf_bam.comparison import measure
+from hf_bam.plots.style import styled
+from hf_bam.training.temperatures import as_results
+
+DOCS = Path(__file__).parent.parent / "docs"
+SCORES = {"cola": "score_matthews", "mrpc": "score_f1"}
+BETTER_HIGH = ("score", "error_auroc", "pavpu", "ood_auroc", "disagreement")
+MEASURES = ("score", "nll", "ece", "brier", "error_auroc", "aurc", "pavpu", "ood_auroc", "disagreement")
+MEMBERS = 5
+
+
+def frame(output):
+    """A row for each method of each cell, and the ensembles."""
+    found = []
+    for record in records():
+        for row in record["methods"]:
+            name = method_name(record["training"], row["method"])
+            score = row.get(SCORES.get(record["task"], "accuracy"), row.get("pearson"))
+            found.append({**row, "task": record["task"], "seed": record["seed"], "method": name, "score": score})
+    return pd.DataFrame([*found, *ensembles(output)])
+
+
+def method_name(training, method):
+    kind, plus, rest = method.partition(" + ")
+    kind = kind.partition(",")[0]
+    ways = {"mean attention": f"{training}, mean", "BAM": f"{training}, draws", "plain": "plain"}
+    return ways.get(kind, kind) + plus + rest
+
+
+def ensembles(output):
+    """The mean prediction of the plain models of several seeds, where the draws of the study are still there."""
+    for task in sorted({record["task"] for record in records()}):
+        files = sorted(Path(output, task, "plain").glob("seed-*/samples.npz"))[:MEMBERS]
+        if len(files) < MEMBERS:
+            continue
+        members = [np.load(file) for file in files]
+        samples = np.concatenate([member["own/plain"] for member in members])
+        labels = members[0]["labels"].astype(int)
+        row = measure(as_results(samples.astype(float)), labels)
+        yield {**row, "task": task, "seed": 0, "method": f"ensemble of {MEMBERS}", "score": row["accuracy"]}
+
+
+def cell(values):
+    values = values.dropna()
+    if values.empty:
+        return "-"
+    spread = f" ± {values.std():.3f}" if len(values) > 1 else ""
+    return f"{values.mean():.3f}{spread}"
+
+
+def task_table(rows):
+    """Mean and standard deviation over seeds."""
+    names = [name for name in MEASURES if name in rows and rows[name].notna().any()]
+    lines = []
+    for method, own in rows.groupby("method", sort=False):
+        lines.append([method, own["seed"].nunique(), *(cell(own[name]) for name in names)])
+    return markdown(["method", "seeds", *names], lines)
+
+
+def differences(rows, name):
+    """Method minus plain with the same seed: mean and the half width of its 95 % interval."""
+    wide = rows.pivot_table(index="seed", columns="method", values=name, sort=False)
+    if "plain" not in wide:
+        return {}
+    apart = wide.drop(columns="plain").sub(wide["plain"], axis=0)
+    found = {}
+    for method in apart:
+        values = apart[method].dropna()
+        if len(values) > 1:
+            found[method] = values.mean(), stats.t.ppf(0.975, len(values) - 1) * values.sem()
+    return found
+
+
+def difference_table(rows):
+    """Paired differences of all tasks in three measures."""
+    lines = []
+    for task, own in rows.groupby("task", sort=False):
+        columns = {name: differences(own, name) for name in ("score", "nll", "error_auroc")}
+        for method in columns["score"]:
+            entries = [columns[name].get(method) for name in columns]
+            lines.append([task, method, *("-" if e is None else f"{e[0]:+.3f} ± {e[1]:.3f}" for e in entries)])
+    return markdown(["task", "method", "score", "nll", "error_auroc"], lines)
+
+
+def rank_table(rows):
+    """Mean rank over tasks, 1 the best, of the methods that ran on all of them."""
+    ranks = {}
+    for name in ("score", "nll", "ece", "brier", "error_auroc", "aurc"):
+        means = rows.pivot_table(index="task", columns="method", values=name, sort=False).dropna(axis=1)
+        ranks[name] = means.rank(axis=1, ascending=name not in BETTER_HIGH).mean()
+    table = pd.DataFrame(ranks).dropna().sort_values("nll")
+    return markdown(["method", *ranks], [[method, *(f"{r:.1f}" for r in row)] for method, row in table.iterrows()])
+
+
+def plot(rows):
+    """Differences to plain with their intervals."""
+    tasks = list(rows["task"].unique())
+    with styled():
+        figure = Figure(figsize=(11, 1.2 + 0.28 * rows["method"].nunique()), layout="constrained")
+        for axes, name in zip(figure.subplots(1, 3, sharey=True), ("score", "nll", "error_auroc"), strict=True):
+            for number, task in enumerate(tasks):
+                found = differences(rows[rows["task"] == task], name)
+                places = [list(rows["method"].unique()).index(method) for method in found]
+                means, halves = zip(*found.values(), strict=True) if found else ((), ())
+                shifted = np.array(places) + 0.12 * (number - len(tasks) / 2)
+                axes.errorbar(means, shifted, xerr=halves, fmt="o", markersize=3, label=task, linewidth=1)
+            axes.axvline(0, color="0.6", linewidth=0.8)
+            axes.set(title=f"{name}, minus plain", yticks=range(rows["method"].nunique()))
+            axes.set_yticklabels(rows["method"].unique())
+        axes.legend(frameon=False)
+        axes.invert_yaxis()
+    return figure
+
+
+def main(options):
+    rows = frame(options.output)
+    classes = rows[rows["nll"].notna()]
+    tables = "\n\n".join(f"### {task}\n\n{task_table(own)}" for task, own in rows.groupby("task", sort=False))
+    parts = {"tasks": tables, "differences": difference_table(classes), "ranks": rank_table(classes)}
+    fill(DOCS / "results.md", parts)
+    (DOCS / "images").mkdir(exist_ok=True)
+    plot(classes).savefig(DOCS / "images" / "study.svg")

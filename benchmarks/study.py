@@ -1,0 +1,72 @@
+"""The study on real tasks: trainings x tasks x seeds of study.yaml, each a process of its own.
+
+Finished cells are lines of results/study.jsonl; a run that was killed goes on with the first one that is missing.
+"""
+
+import concurrent.futures
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from itertools import product
+from pathlib import Path
+
+import yaml
+
+HERE = Path(__file__).parent
+GRID, RECORDS = HERE / "study.yaml", HERE / "results" / "study.jsonl"
+
+
+def cells(grid):
+    """The cells of the plan in its order, each once: task, training, seed."""
+    found = []
+    for part in grid["plan"]:
+        found += product(part["tasks"], part["trainings"], part["seeds"])
+    return list(dict.fromkeys((seed, task, training) for task, training, seed in found))
+
+
+def settings(grid, task, training, seed, data_dir):
+    """What a cell is told: the settings of all, of its task and of its training, the last ones first."""
+    layers = (grid["common"], grid["tasks"][task], grid["trainings"][training])
+    merged = {"task": task, "seed": seed}
+    for layer in layers:
+        bam = {**merged.get("bam", {}), **layer.get("bam", {})}
+        merged |= {**layer, **({"bam": bam} if bam else {})}
+    return merged | ({} if task == "sentiment" else {"data_dir": str(data_dir)})
+
+
+def records(path=RECORDS):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def main(options):
+    grid = yaml.safe_load(Path(options.grid).read_text(encoding="utf-8"))
+    done = {(r["seed"], r["task"], r["training"]) for r in records()}
+    missing = [cell for cell in cells(grid) if cell not in done]
+    print(f"{len(done)} cells are done, {len(missing)} are missing")
+    lock = threading.Lock()
+    environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // options.jobs))}
+
+    def run(cell):
+        seed, task, training = cell
+        folder = Path(options.output, task, training.replace(" ", "-"), f"seed-{seed}")
+        folder.mkdir(parents=True, exist_ok=True)
+        spec = json.dumps(settings(grid, task, training, seed, options.data_dir))
+        with (folder / "output.txt").open("a", encoding="utf-8") as output:
+            command = [sys.executable, str(HERE / "cell.py"), str(folder), spec]
+            code = subprocess.run(command, stdout=output, stderr=output, env=environment, check=False).returncode
+        if code:
+            print(f"{folder} failed, see its output.txt", flush=True)
+            return
+        record = {"task": task, "training": training, "seed": seed, "settings": json.loads(spec)}
+        record["settings"].pop("data_dir", None)
+        record |= json.loads((folder / "record.json").read_text(encoding="utf-8"))
+        with lock, RECORDS.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        shutil.rmtree(folder / "model", ignore_errors=True)
+        print(f"{task}, {training}, seed {seed}: {record['training_seconds']:.0f} s", flush=True)
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(run, missing))
