@@ -121,8 +121,8 @@ def fill(page, tables):
     """Puts tables between the comments of a page that name them."""
     text = page.read_text(encoding="utf-8")
     for name, table in tables.items():
-        between = re.compile(f"(<!-- {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
-        text, count = between.subn(lambda found, table=table: f"{found[1]}\n{table}\n{found[2]}", text)
+        between = re.compile(f"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        text, count = between.subn(lambda found, table=table: f"{found[1]}\n{table}\n\n{found[2]}", text)
         if count != 1:
             raise ValueError(f"{page} has {count} places for the table {name!r}; expected one.")
     page.write_text(text, encoding="utf-8")
