@@ -79,14 +79,17 @@ class Draws:
 
 @dataclass
 class Meter:
-    """Means of the terms of the loss since they were last asked for."""
+    """Means of the terms of the loss since they were last asked for.
+
+    The count is a tensor like the sums: a compiled model would be compiled again for every other number.
+    """
 
     sums: dict[str, Tensor] = field(default_factory=dict)
-    count: int = 0
+    count: Tensor | int = 0
 
     def add(self, **terms: Tensor) -> None:
         self.sums = {name: self.sums.get(name, 0) + value.detach() for name, value in terms.items()}
-        self.count += 1
+        self.count = self.count + next(iter(terms.values())).detach().new_ones(())
 
     def pop(self) -> dict[str, Tensor]:
         means = {name: total / self.count for name, total in self.sums.items()}

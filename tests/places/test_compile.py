@@ -80,7 +80,16 @@ def test_the_same_law_of_samples():
     assert stats.ks_2samp(eager, fast).pvalue > 1e-3
 
 
+def test_many_steps_are_not_compiled_again_and_again():
+    """Beyond eight compilations of a function torch gives up, which fullgraph makes an error."""
+    model, batch = hf_bam.patch(bert(), k=2.0).train(), classification()
+    forward = torch.compile(model, fullgraph=True, backend="eager")
+    for _ in range(10):
+        forward(**batch).loss.backward()
+
+
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
 def test_generated_code_trains():
     """The default backend, which needs a C++ compiler and some minutes."""
     model, batch = hf_bam.patch(bert(), k=2.0).train(), classification()

@@ -70,6 +70,13 @@ def test_strange_inputs_get_a_temperature_as_well(comparison):
     assert both.table[1]["ood_auroc"] != comparison.table[0]["ood_auroc"]
 
 
+def test_temperatures_that_were_found_elsewhere(comparison):
+    both = with_temperatures(comparison, {"plain": 3.0})
+    for own, key in ((both.outcomes, "outcomes"), (both.out_of_domain, "out_of_domain")):
+        log_p = np.log(getattr(comparison, key)["plain"].samples)
+        np.testing.assert_allclose(own["plain + temperature"].samples, softmax(log_p / 3, axis=-1), atol=1e-9)
+
+
 def test_a_plain_model_draws_by_dropout(tokenizer):
     model = bert(vocab_size=len(tokenizer), num_labels=2, initializer_range=0.3)
     task = Custom("text", "label")
