@@ -57,30 +57,21 @@ def bam_attention_forward(
     groups = query.shape[1] // key.shape[1]
     key, value = (x.repeat_interleave(groups, dim=1) if groups > 1 else x for x in (key, value))
     if layer is not None and stochastic and not _needs_matrix(layer, attention_mask, kwargs):
-        mask = None if attention_mask is None else attention_mask[..., : key.shape[2]]
-        boolean = mask is None or mask.dtype == torch.bool
-        output = layer.attend(
-            query,
-            key,
-            value,
-            visible=mask if mask is None or boolean else mask > HIDDEN_BELOW,
-            bias=None if boolean else mask,
-            causal=mask is None and query.shape[2] > 1 and _is_causal(module, is_causal),
-            scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
-            dropout=dropout if module.training else 0.0,
-        )
-        return output, None
-    visible = visible_keys(module, query, key, attention_mask, is_causal)
+        causal = attention_mask is None and query.shape[2] > 1 and _is_causal(module, is_causal)
+        visible, bias = _split(attention_mask, key.shape[2])
+        settings = {"scale": _scale(query, scaling), "dropout": dropout if module.training else 0.0}
+        return layer.attend(query, key, value, visible=visible, bias=bias, causal=causal, **settings), None
+    seen = visible_keys(module, query, key, attention_mask, is_causal)
     scores = attention_scores(query, key, attention_mask, scaling, **kwargs)
-    scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
+    scores = scores.masked_fill(~seen, torch.finfo(scores.dtype).min)
 
     noisy = scores
     if layer is not None and stochastic:
         if layer.training:
-            layer.add_kl(scores.log_softmax(dim=-1), key, visible)
+            layer.add_kl(scores.log_softmax(dim=-1), key, seen)
         noisy = scores + layer.log_noise(scores, use)
     # Filled once more for rows in which no key is visible: their weights are zero.
-    weights = noisy.softmax(dim=-1).masked_fill(~visible, 0.0).to(value.dtype)
+    weights = noisy.softmax(dim=-1).masked_fill(~seen, 0.0).to(value.dtype)
     weights = nn.functional.dropout(weights, p=dropout, training=module.training)
     output = weights @ value  # (B, H, T, D_v)
     return output.transpose(1, 2).contiguous(), weights
@@ -97,16 +88,14 @@ def attention_scores(
     **_: Any,
 ) -> Tensor:
     """``phi = scale * q . k`` plus whatever the model adds to it, (B, H, T, S) in float32 or better."""
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    scores = (query @ key.transpose(-1, -2)) * scale
+    scores = (query @ key.transpose(-1, -2)) * _scale(query, scaling)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
     if position_bias is not None:
         scores = scores + position_bias[..., : key.shape[-2]]
-    if attention_mask is not None and attention_mask.dtype != torch.bool:
-        scores = scores + attention_mask[..., : key.shape[-2]]
-    return scores
+    bias = _split(attention_mask, key.shape[-2])[1]
+    return scores if bias is None else scores + bias
 
 
 def visible_keys(
@@ -117,14 +106,26 @@ def visible_keys(
     Broadcastable to (B, H, T, S).
     """
     queries, keys = query.shape[2], key.shape[2]
-    if attention_mask is not None:
-        mask = attention_mask[..., :keys]
-        return mask if mask.dtype == torch.bool else mask > HIDDEN_BELOW
+    visible, _ = _split(attention_mask, keys)
+    if visible is not None:
+        return visible
     causal = _is_causal(module, is_causal)
     # Without a mask, causal means that query i is token i: the keys of an empty static cache lie behind all queries.
     rows = queries if causal and queries > 1 else 1
     everything = torch.ones(1, 1, rows, keys, dtype=torch.bool, device=query.device)
     return everything.tril() if rows > 1 else everything
+
+
+def _split(attention_mask: Tensor | None, keys: int) -> tuple[Tensor | None, Tensor | None]:
+    """Which keys a mask shows and what it adds to the scores; a static cache may have made it too long."""
+    if attention_mask is None:
+        return None, None
+    mask = attention_mask[..., :keys]
+    return (mask, None) if mask.dtype == torch.bool else (mask > HIDDEN_BELOW, mask)
+
+
+def _scale(query: Tensor, scaling: float | None) -> float:
+    return query.shape[-1] ** -0.5 if scaling is None else scaling
 
 
 def _is_causal(module: nn.Module, is_causal: bool | None) -> bool:
