@@ -107,12 +107,12 @@ def classification(job, task, model, tokenizer, data, own, folder):
         if found.out_of_domain is not None:
             arrays[f"strange/{name}"] = found.out_of_domain[name].samples
     np.savez_compressed(folder / "samples.npz", **{name: np.asarray(x, np.float32) for name, x in arrays.items()})
-    held = {f"held_out_{name}": value for name, value in _nlls(fitting).items()}
-    return {"methods": found.table, "chosen": {**chosen, "temperatures": temperatures}, **held, "rows": len(rows)}
-
-
-def _nlls(comparison):
-    return {"nll": {row["method"]: row["nll"] for row in comparison.table}}
+    return {
+        "methods": found.table,
+        "chosen": {**chosen, "temperatures": temperatures},
+        "held_out_nll": {row["method"]: row["nll"] for row in fitting.table},
+        "rows": len(rows),
+    }
 
 
 if __name__ == "__main__":
