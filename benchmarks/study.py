@@ -6,7 +6,6 @@ Finished cells are lines of results/study.jsonl; a run that was killed goes on w
 import concurrent.futures
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -65,7 +64,6 @@ def main(options):
         record |= json.loads((folder / "record.json").read_text(encoding="utf-8"))
         with lock, RECORDS.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
-        shutil.rmtree(folder / "model", ignore_errors=True)
         print(f"{task}, {training}, seed {seed}: {record['training_seconds']:.0f} s", flush=True)
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
