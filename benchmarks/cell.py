@@ -6,6 +6,7 @@ python benchmarks/cell.py FOLDER SPEC    # SPEC is JSON, as study.py makes it; w
 import json
 import resource
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +14,11 @@ import numpy as np
 
 import hf_bam
 from hf_bam import metrics
-from hf_bam.prediction import Dropout, Predictor
+from hf_bam.prediction import Dropout, Predictor, Regression
 from hf_bam.prediction.calibration import best_temperature
 from hf_bam.tasks import get_task
-from hf_bam.training.doubt import make_predictors, measure_doubt
+from hf_bam.tasks.squad import read
+from hf_bam.training.doubt import make_predictors, regression, with_entropy
 from hf_bam.training.evaluation import some_rows
 from hf_bam.training.results import write_json
 from hf_bam.training.run import Run
@@ -30,7 +32,7 @@ STRANGE = "strange"
 
 def main():
     folder, spec = Path(sys.argv[1]), json.loads(sys.argv[2])
-    strange = spec.pop(STRANGE, None)
+    strange, own = spec.pop(STRANGE, None), spec.pop("own", None)
     job = resolve(spec)
     process = Run(replace(job, recipe=job.recipe.replace(samples=0)), folder, (), print)
     result = process.go(resume=True, report=False, hub_model_id=None)
@@ -39,15 +41,33 @@ def main():
     if job.attention == "bam":
         hf_bam.load(model, folder / "model")
     record = {"scores": result.scores, "training_seconds": result.about["seconds"], "steps": result.about["steps"]}
-    own = next(name for name in data.evaluation if name != "holdout")
+    own = own or next(name for name in data.evaluation if name != "holdout")
     if task.labels(data.evaluation[own]) is None:
-        rows = data.evaluation[own]
-        record["methods"] = measure_doubt(task, model, tokenizer, rows, job.recipe).table
+        rows = some_rows(data.evaluation[own], job.recipe.doubt_rows)
+        record["methods"] = list(others(job, task, model, tokenizer, rows, strange))
     else:
         data = apart(data, own, strange, job.data_dir)
         record |= classification(job, task, model, tokenizer, data, own, folder)
     record["peak_megabytes"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     write_json(folder / "record.json", record)
+
+
+def others(job, task, model, tokenizer, rows, strange):
+    """A row for each method where predictions are numbers or texts. Strange questions are those without an answer."""
+    unanswerable = None
+    if strange is not None:
+        asked = read(Path(job.data_dir, strange[1]), "2.0")
+        silent = asked.select([i for i, answers in enumerate(asked["answers"]) if not answers["text"]])
+        unanswerable = task.inputs(some_rows(silent, len(rows)))
+    for name, predictor in make_predictors(task, model, tokenizer, job.recipe).items():
+        start = time.perf_counter()
+        results = predictor(task.inputs(rows))
+        row = {"method": name, "seconds": time.perf_counter() - start}
+        row |= (regression if isinstance(results[0], Regression) else with_entropy)(task, rows, results)
+        if unanswerable:
+            doubts = [[result.entropy for result in part] for part in (results, predictor(unanswerable))]
+            row["ood_auroc"] = metrics.ood_auroc(*doubts)
+        yield row
 
 
 def apart(data, own, strange, data_dir):

@@ -36,7 +36,7 @@ def main():
     parser.add_argument("study", choices=[*COST, "study", "report"])
     group = parser.add_argument_group("of study")
     group.add_argument("--grid", default=Path(__file__).with_name("study.yaml"), help="which cells there are")
-    group.add_argument("--data_dir", help="the GLUE folders")
+    group.add_argument("--data_dir", help="folder with glue, squad and multi30k/raw")
     group.add_argument("--output", default="out/study", help="for models, logs and draws")
     group.add_argument("--jobs", type=int, default=1, help="cells at a time; they share the cores")
     options = parser.parse_args()

@@ -33,7 +33,8 @@ def settings(grid, task, training, seed, data_dir):
     for layer in layers:
         bam = {**merged.get("bam", {}), **layer.get("bam", {})}
         merged |= {**layer, **({"bam": bam} if bam else {})}
-    return merged | ({} if task == "sentiment" else {"data_dir": str(data_dir)})
+    place = merged.pop("data", None)
+    return merged | ({} if place is None else {"data_dir": str(Path(data_dir, place))})
 
 
 def records(path=RECORDS):
