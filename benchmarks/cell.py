@@ -3,7 +3,9 @@
 python benchmarks/cell.py FOLDER SPEC    # SPEC is JSON, as study.py makes it; writes FOLDER/record.json
 """
 
+import copy
 import json
+import math
 import resource
 import sys
 import time
@@ -14,7 +16,7 @@ import numpy as np
 
 import hf_bam
 from hf_bam import metrics
-from hf_bam.prediction import Dropout, Predictor, Regression
+from hf_bam.prediction import Bam, Dropout, Plain, Predictor, Regression
 from hf_bam.prediction.calibration import best_temperature
 from hf_bam.tasks import get_task
 from hf_bam.tasks.squad import read
@@ -26,6 +28,7 @@ from hf_bam.training.settings import resolve
 from hf_bam.training.temperatures import with_temperatures
 
 RATES = (0.02, 0.05, 0.1, 0.2)
+SHAPES = (5.0, 2.0, 1.0, 0.5)
 DRAWS_TO_TUNE, ROWS_TO_TUNE = 8, 200
 STRANGE = "strange"
 
@@ -36,11 +39,15 @@ def main():
     job = resolve(spec)
     process = Run(replace(job, recipe=job.recipe.replace(samples=0)), folder, (), print)
     result = process.go(resume=True, report=False, hub_model_id=None)
+    cost = folder / "cost.json"
+    if not cost.exists():  # else only the predictions are made again
+        peak = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        write_json(cost, {"training_seconds": result.about["seconds"], "peak_megabytes": peak})
     task, data = process.task, process.load()
     model, tokenizer = task.build(str(folder / "model"), data)
     if job.attention == "bam":
         hf_bam.load(model, folder / "model")
-    record = {"scores": result.scores, "training_seconds": result.about["seconds"], "steps": result.about["steps"]}
+    record = {"scores": result.scores, "steps": result.about["steps"], **json.loads(cost.read_text(encoding="utf-8"))}
     own = own or next(name for name in data.evaluation if name != "holdout")
     if task.labels(data.evaluation[own]) is None:
         rows = some_rows(data.evaluation[own], job.recipe.doubt_rows)
@@ -48,7 +55,6 @@ def main():
     else:
         data = apart(data, own, strange, job.data_dir)
         record |= classification(job, task, model, tokenizer, data, own, folder)
-    record["peak_megabytes"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     write_json(folder / "record.json", record)
 
 
@@ -59,7 +65,9 @@ def others(job, task, model, tokenizer, rows, strange):
         asked = read(Path(job.data_dir, strange[1]), "2.0")
         silent = asked.select([i for i, answers in enumerate(asked["answers"]) if not answers["text"]])
         unanswerable = task.inputs(some_rows(silent, len(rows)))
-    for name, predictor in make_predictors(task, model, tokenizer, job.recipe).items():
+    names = ("mean", "draws") if hf_bam.is_patched(model) else ("plain", "MC dropout")
+    predictors = make_predictors(task, model, tokenizer, job.recipe).values()
+    for name, predictor in zip(names, predictors, strict=True):
         start = time.perf_counter()
         results = predictor(task.inputs(rows))
         row = {"method": name, "seconds": time.perf_counter() - start}
@@ -90,49 +98,61 @@ def apart(data, own, strange, data_dir):
 
 
 def classification(job, task, model, tokenizer, data, own, folder):
-    """All measures of all methods, with dropout rate and temperatures from the rows that were held out."""
+    """All measures of all methods; strengths of noise and temperatures come from rows that were held out."""
     recipe = job.recipe
-    held_out = some_rows(data.evaluation["holdout"], recipe.doubt_rows)
     rows = some_rows(data.evaluation[own], recipe.doubt_rows)
-    predictors = make_predictors(task, model, tokenizer, recipe)
-    chosen = {}
-    if job.attention == "plain":
-        rates = {
-            rate: Predictor(Dropout(model, rate=rate), tokenizer, DRAWS_TO_TUNE, max_length=recipe.max_length)
-            for rate in RATES
-        }
-        some = some_rows(held_out, ROWS_TO_TUNE)
-        tried = hf_bam.compare(rates, task.inputs(some), task.labels(some))
-        chosen["dropout"] = min(tried.table, key=lambda row: row["nll"])["method"]
-        drawing = Predictor(
-            Dropout(model, rate=chosen["dropout"]), tokenizer, recipe.samples, max_length=recipe.max_length
-        )
-        predictors = {name: one if name == "plain" else drawing for name, one in predictors.items()}
-    fitting = hf_bam.compare(predictors, task.inputs(held_out), task.labels(held_out))
-    temperatures = {
-        name: best_temperature(outcome.samples, fitting.labels) for name, outcome in fitting.outcomes.items()
-    }
+    tuning = some_rows(data.evaluation["holdout"], ROWS_TO_TUNE)
+    predictors, fitted, tried = {}, {}, {}
+    for name, strengths in methods(model).items():
+        outcomes = {}
+        for strength, sampler in strengths.items():
+            predictor = Predictor(sampler, tokenizer, DRAWS_TO_TUNE, max_length=recipe.max_length)
+            found = hf_bam.compare({"": predictor}, task.inputs(tuning), task.labels(tuning))
+            outcomes[strength] = found.table[0]["nll"], found.outcomes[""].samples
+        best = min(outcomes, key=lambda strength: outcomes[strength][0])
+        tried[name] = {"best": best, "nll": {str(strength): nll for strength, (nll, _) in outcomes.items()}}
+        fitted[name] = tried[name]["temperature"] = best_temperature(outcomes[best][1], found.labels)
+        predictors[name] = Predictor(strengths[best], tokenizer, recipe.samples, max_length=recipe.max_length)
     strange = data.test[STRANGE][: recipe.doubt_rows] or None
     found = hf_bam.compare(predictors, task.inputs(rows), task.labels(rows), out_of_domain=strange)
-    found = with_temperatures(found, temperatures)
+    found = with_temperatures(found, fitted)
     for row in found.table:
         samples = found.outcomes[row["method"]].samples
         guesses = samples.mean(axis=0).argmax(axis=-1).tolist()
         row |= {f"score_{name}": value for name, value in task.score(rows, guesses).items()}
         if "disagreement" in rows.column_names:
             row["disagreement"] = metrics.spearman(metrics.predictive_entropy(samples), rows["disagreement"])
-    arrays = {"labels": found.labels, "held_out_labels": fitting.labels}
+    arrays = {"labels": found.labels}
     for name in predictors:
-        arrays |= {f"own/{name}": found.outcomes[name].samples, f"holdout/{name}": fitting.outcomes[name].samples}
+        arrays |= {f"own/{name}": found.outcomes[name].samples}
         if found.out_of_domain is not None:
             arrays[f"strange/{name}"] = found.out_of_domain[name].samples
     np.savez_compressed(folder / "samples.npz", **{name: np.asarray(x, np.float32) for name, x in arrays.items()})
+    return {"methods": found.table, "held_out": tried, "rows": len(rows)}
+
+
+def methods(model):
+    """Samplers by method and by strength of the noise; one without a choice has one strength, None."""
+    if not hf_bam.is_patched(model):
+        config = hf_bam.BamConfig(prior="none")
+        return {
+            "plain": {None: Plain(model)},
+            "MC dropout": {rate: Dropout(model, rate=rate) for rate in RATES},
+            "noise untrained": {k: with_noise(model, config, k) for k in SHAPES},
+        }
+    config = hf_bam.get_config(model)
     return {
-        "methods": found.table,
-        "chosen": {**chosen, "temperatures": temperatures},
-        "held_out_nll": {row["method"]: row["nll"] for row in fitting.table},
-        "rows": len(rows),
+        "mean": {None: Plain(model)},
+        "draws": {None: Bam(model)},
+        "draws, chosen k": {k: with_noise(model, config, k) for k in SHAPES},
     }
+
+
+def with_noise(model, config, k):
+    """Draws from a copy of the model with noise as strong as that of a Weibull law of shape k."""
+    noisy = copy.deepcopy(model)
+    hf_bam.patch(noisy, config.replace(k=k, sigma=math.pi / math.sqrt(6) / k))
+    return Bam(noisy)
 
 
 if __name__ == "__main__":

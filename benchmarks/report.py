@@ -25,17 +25,10 @@ def frame(output):
     found = []
     for record in records():
         for row in record["methods"]:
-            name = method_name(record["training"], row["method"])
+            name = row["method"] if record["training"] == "plain" else f"{record['training']}, {row['method']}"
             score = row.get(SCORES.get(record["task"], "accuracy"), row.get("pearson"))
             found.append({**row, "task": record["task"], "seed": record["seed"], "method": name, "score": score})
     return pd.DataFrame([*found, *ensembles(output)])
-
-
-def method_name(training, method):
-    kind, plus, rest = method.partition(" + ")
-    kind = kind.partition(",")[0]
-    ways = {"mean attention": f"{training}, mean", "BAM": f"{training}, draws", "plain": "plain"}
-    return ways.get(kind, kind) + plus + rest
 
 
 def ensembles(output):
