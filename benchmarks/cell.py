@@ -33,8 +33,7 @@ DRAWS_TO_TUNE, ROWS_TO_TUNE = 8, 200
 STRANGE = "strange"
 
 
-def main():
-    folder, spec = Path(sys.argv[1]), json.loads(sys.argv[2])
+def main(folder, spec):
     strange, own = spec.pop(STRANGE, None), spec.pop("own", None)
     job = resolve(spec)
     process = Run(replace(job, recipe=job.recipe.replace(samples=0)), folder, (), print)
@@ -156,4 +155,4 @@ def with_noise(model, config, k):
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

@@ -9,39 +9,51 @@ from render import fill, markdown
 from scipy import stats
 from study import records
 
-from hf_bam.comparison import measure
 from hf_bam.plots.style import styled
-from hf_bam.training.temperatures import as_results
 
 DOCS = Path(__file__).parent.parent / "docs"
-SCORES = {"cola": "score_matthews", "mrpc": "score_f1"}
+SCORES = {"cola": "score_matthews", "mrpc": "score_f1", "sts-b": "pearson", "squad": "f1", "translation": "bleu"}
+COSTS = {"training": "training_seconds", "memory": "peak_megabytes"}
 BETTER_HIGH = ("score", "error_auroc", "pavpu", "ood_auroc", "disagreement")
-MEASURES = ("score", "nll", "ece", "brier", "error_auroc", "aurc", "pavpu", "ood_auroc", "disagreement")
-MEMBERS = 5
+MEASURES = (
+    "score",
+    "nll",
+    "ece",
+    "brier",
+    "error_auroc",
+    "aurc",
+    "pavpu",
+    "ood_auroc",
+    "disagreement",
+    "crps",
+    "coverage_90",
+    "doubt_error",
+    "epistemic",
+)
 
 
-def frame(output):
-    """A row for each method of each cell, and the ensembles."""
-    found = []
-    for record in records():
+def frame(found):
+    """A row for each method of each cell. Costs are relative to plain with the same seed."""
+    plain = {(r["task"], r["seed"]): r for r in found if r["training"] == "plain"}
+    rows = []
+    for record in found:
+        base = plain.get((record["task"], record["seed"]), {})
+        costs = {f"{name} / plain": ratio(record, base, key) for name, key in COSTS.items()}
         for row in record["methods"]:
-            name = row["method"] if record["training"] == "plain" else f"{record['training']}, {row['method']}"
-            score = row.get(SCORES.get(record["task"], "accuracy"), row.get("pearson"))
-            found.append({**row, "task": record["task"], "seed": record["seed"], "method": name, "score": score})
-    return pd.DataFrame([*found, *ensembles(output)])
+            name = (
+                row["method"]
+                if record["training"] in ("plain", "ensemble")
+                else f"{record['training']}, {row['method']}"
+            )
+            score = row.get(SCORES.get(record["task"], "accuracy"))
+            own = {"task": record["task"], "seed": record["seed"], "method": name, "score": score, **costs}
+            first = next(iter(base.get("methods", [{}])))
+            rows.append({**row, **own, "prediction / plain": ratio(row, first, "seconds")})
+    return pd.DataFrame(rows)
 
 
-def ensembles(output):
-    """The mean prediction of the plain models of several seeds, where the draws of the study are still there."""
-    for task in sorted({record["task"] for record in records()}):
-        files = sorted(Path(output, task, "plain").glob("seed-*/samples.npz"))[:MEMBERS]
-        if len(files) < MEMBERS:
-            continue
-        members = [np.load(file) for file in files]
-        samples = np.concatenate([member["own/plain"] for member in members])
-        labels = members[0]["labels"].astype(int)
-        row = measure(as_results(samples.astype(float)), labels)
-        yield {**row, "task": task, "seed": 0, "method": f"ensemble of {MEMBERS}", "score": row["accuracy"]}
+def ratio(record, base, key):
+    return record[key] / base[key] if record.get(key) and base.get(key) else None
 
 
 def cell(values):
@@ -96,6 +108,16 @@ def rank_table(rows):
     return markdown(["method", *ranks], [[method, *(f"{r:.1f}" for r in row)] for method, row in table.iterrows()])
 
 
+def cost_table(rows):
+    """Medians over all cells, relative to plain: a training, its memory, and the prediction of a set."""
+    names = [name for name in rows if name.endswith("/ plain")]
+    lines = [
+        [method, *(f"{own[name].median():.2f}" if own[name].notna().any() else "-" for name in names)]
+        for method, own in rows[~rows["method"].str.endswith("temperature")].groupby("method", sort=False)
+    ]
+    return markdown(["method", *names], lines)
+
+
 def plot(rows):
     """Differences to plain with their intervals."""
     tasks = list(rows["task"].unique())
@@ -117,10 +139,15 @@ def plot(rows):
 
 
 def main(options):
-    rows = frame(options.output)
+    rows = frame(records(options.records))
     classes = rows[rows["nll"].notna()]
     tables = "\n\n".join(f"### {task}\n\n{task_table(own)}" for task, own in rows.groupby("task", sort=False))
-    parts = {"tasks": tables, "differences": difference_table(classes), "ranks": rank_table(classes)}
+    parts = {
+        "tasks": tables,
+        "differences": difference_table(classes),
+        "ranks": rank_table(classes),
+        "costs": cost_table(rows),
+    }
     fill(DOCS / "results.md", parts)
     (DOCS / "images").mkdir(exist_ok=True)
     plot(classes).savefig(DOCS / "images" / "study.svg")

@@ -34,9 +34,10 @@ def processor():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", choices=[*COST, "study", "report"])
-    group = parser.add_argument_group("of study")
+    group = parser.add_argument_group("of study and report")
     group.add_argument("--grid", default=Path(__file__).with_name("study.yaml"), help="which cells there are")
     group.add_argument("--data_dir", help="folder with glue, squad and multi30k/raw")
+    group.add_argument("--records", default=RESULTS / "study.jsonl", help="a line for each finished cell")
     group.add_argument("--output", default="out/study", help="for models, logs and draws")
     group.add_argument("--jobs", type=int, default=1, help="cells at a time; they share the cores")
     options = parser.parse_args()

@@ -12,10 +12,10 @@ import threading
 from itertools import product
 from pathlib import Path
 
+import ensemble
 import yaml
 
-HERE = Path(__file__).parent
-GRID, RECORDS = HERE / "study.yaml", HERE / "results" / "study.jsonl"
+CELL = Path(__file__).with_name("cell.py")
 
 
 def cells(grid):
@@ -37,13 +37,19 @@ def settings(grid, task, training, seed, data_dir):
     return merged | ({} if place is None else {"data_dir": str(Path(data_dir, place))})
 
 
-def records(path=RECORDS):
+def records(path):
+    path = Path(path)
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def add(path, record):
+    with Path(path).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
 
 
 def main(options):
     grid = yaml.safe_load(Path(options.grid).read_text(encoding="utf-8"))
-    done = {(r["seed"], r["task"], r["training"]) for r in records()}
+    done = {(r["seed"], r["task"], r["training"]) for r in records(options.records)}
     missing = [cell for cell in cells(grid) if cell not in done]
     print(f"{len(done)} cells are done, {len(missing)} are missing")
     lock = threading.Lock()
@@ -55,7 +61,7 @@ def main(options):
         folder.mkdir(parents=True, exist_ok=True)
         spec = json.dumps(settings(grid, task, training, seed, options.data_dir))
         with (folder / "output.txt").open("a", encoding="utf-8") as output:
-            command = [sys.executable, str(HERE / "cell.py"), str(folder), spec]
+            command = [sys.executable, str(CELL), str(folder), spec]
             code = subprocess.run(command, stdout=output, stderr=output, env=environment, check=False).returncode
         if code:
             print(f"{folder} failed, see its output.txt", flush=True)
@@ -63,9 +69,13 @@ def main(options):
         record = {"task": task, "training": training, "seed": seed, "settings": json.loads(spec)}
         record["settings"].pop("data_dir", None)
         record |= json.loads((folder / "record.json").read_text(encoding="utf-8"))
-        with lock, RECORDS.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        with lock:
+            add(options.records, record)
         print(f"{task}, {training}, seed {seed}: {record['training_seconds']:.0f} s", flush=True)
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(run, missing))
+    for task in grid["tasks"]:
+        together = None if (0, task, "ensemble") in done else ensemble.record(task, options.output)
+        if together is not None:
+            add(options.records, together)

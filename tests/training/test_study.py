@@ -1,0 +1,128 @@
+"""The study on real tasks, with tiny models: its plan, one cell of it, and its tables."""
+
+import importlib
+import json
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from scipy import stats
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    """Imports a file of the folder, as its own script does."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module
+
+
+@pytest.fixture
+def grid(model_folder, data_folder):
+    columns = {"text_column": "text", "label_column": "label"}
+    tiny = {"epochs": 1, "holdout": 12, "samples": 3, "doubt_rows": 10, "log_every": 1}
+    return {
+        "common": {"recipe": "fast", "model": str(model_folder), **tiny},
+        "tasks": {"custom": {"data": data_folder.name, "options": columns}},
+        "trainings": {"plain": {"attention": "plain"}, "BAM k=2": {"bam": {"k": 2.0}}},
+        "plan": [{"tasks": ["custom"], "trainings": ["plain", "BAM k=2"], "seeds": [0]}],
+    }
+
+
+def test_the_plan_names_every_cell_once_in_its_order(benchmarks):
+    plan = [
+        {"tasks": ["a"], "trainings": ["x", "y"], "seeds": [0]},
+        {"tasks": ["a", "b"], "trainings": ["x"], "seeds": [0, 1]},
+    ]
+    expected = [(0, "a", "x"), (0, "a", "y"), (1, "a", "x"), (0, "b", "x"), (1, "b", "x")]
+    assert benchmarks("study").cells({"plan": plan}) == expected
+
+
+def test_the_settings_of_the_training_win_field_by_field(benchmarks):
+    grid = {
+        "common": {"samples": 32, "bam": {"k": 5, "beta": 10}},
+        "tasks": {"t": {"samples": 8, "data": "glue"}},
+        "trainings": {"x": {"bam": {"k": 1}}},
+    }
+    expected = {
+        "task": "t",
+        "seed": 3,
+        "samples": 8,
+        "bam": {"k": 1, "beta": 10},
+        "data_dir": str(Path("root", "glue")),
+    }
+    assert benchmarks("study").settings(grid, "t", "x", 3, "root") == expected
+
+
+def test_every_cell_of_the_committed_plan_can_be_resolved(benchmarks):
+    study, resolve = benchmarks("study"), benchmarks("hf_bam.training.settings").resolve
+    grid = yaml.safe_load((BENCHMARKS / "study.yaml").read_text())
+    for seed, task, training in study.cells(grid):
+        spec = study.settings(grid, task, training, seed, "data")
+        job = resolve({name: value for name, value in spec.items() if name not in ("strange", "own")})
+        assert (job.task, job.seed, job.attention) == (task, seed, "plain" if training == "plain" else "bam")
+
+
+@pytest.mark.parametrize("training", ["plain", "BAM k=2"])
+def test_a_cell_measures_every_method(benchmarks, grid, data_folder, tmp_path, training):
+    spec = benchmarks("study").settings(grid, "custom", training, 0, data_folder.parent)
+    benchmarks("cell").main(tmp_path, spec)
+    record = json.loads((tmp_path / "record.json").read_text())
+    kinds = ["plain", "MC dropout", "noise untrained"] if training == "plain" else ["mean", "draws", "draws, chosen k"]
+    assert [row["method"] for row in record["methods"]] == [*kinds, *(f"{kind} + temperature" for kind in kinds)]
+    samples = np.load(tmp_path / "samples.npz")
+    for row in record["methods"][:3]:
+        drawn = samples[f"own/{row['method']}"]
+        assert len(drawn) == (1 if row["method"] in ("plain", "mean") else 3)
+        right = drawn.mean(axis=0).argmax(axis=-1) == samples["labels"]
+        assert row["accuracy"] == row["score_accuracy"] == right.mean()
+    for tried in record["held_out"].values():
+        assert tried["nll"][str(tried["best"])] == min(tried["nll"].values())
+
+
+@pytest.mark.slow
+def test_a_study_that_was_stopped_goes_on(benchmarks, grid, data_folder, tmp_path, capsys):
+    (tmp_path / "grid.yaml").write_text(yaml.safe_dump(grid))
+    paths = {"grid": tmp_path / "grid.yaml", "records": tmp_path / "study.jsonl", "output": tmp_path / "out"}
+    study, options = benchmarks("study"), Namespace(**paths, data_dir=data_folder.parent, jobs=2)
+    study.main(options)
+    first, second = sorted(study.records(options.records), key=lambda record: record["training"])
+    assert (first["training"], second["training"]) == ("BAM k=2", "plain")
+    options.records.write_text(json.dumps(first) + "\n")
+    capsys.readouterr()
+    study.main(options)
+    assert "1 cells are done, 1 are missing" in capsys.readouterr().out
+    again = study.records(options.records)[1]
+    assert (again["scores"], again["training_seconds"]) == (second["scores"], second["training_seconds"])
+
+
+def test_differences_to_plain_are_paired(benchmarks):
+    report = benchmarks("report")
+    scores = {"plain": [0.80, 0.84, 0.79, 0.85], "x": [0.81, 0.86, 0.79, 0.87]}
+    found = [
+        {"task": "t", "training": training, "seed": seed, "methods": [{"method": "plain", "accuracy": value}]}
+        for training, values in scores.items()
+        for seed, value in enumerate(values)
+    ]
+    mean, half = report.differences(report.frame(found), "score")["x, plain"]
+    interval = stats.ttest_rel(scores["x"], scores["plain"]).confidence_interval(0.95)
+    assert (mean - half, mean + half) == pytest.approx(interval)
+
+
+def test_an_ensemble_is_the_mean_of_its_members(benchmarks, tmp_path):
+    ensemble = benchmarks("ensemble")
+    generator = np.random.default_rng(0)
+    labels, members = np.arange(20) % 2, generator.dirichlet([1, 1], size=(5, 1, 20))
+    for seed, own in enumerate(members):
+        assert ensemble.record("rte", tmp_path) is None
+        folder = tmp_path / "rte" / "plain" / f"seed-{seed}"
+        folder.mkdir(parents=True)
+        np.savez(folder / "samples.npz", labels=labels, **{"own/plain": own, "strange/plain": own})
+    (row,) = ensemble.record("rte", tmp_path)["methods"]
+    mean = members.mean(axis=(0, 1))
+    assert row["score_accuracy"] == (mean.argmax(axis=-1) == labels).mean()
+    assert row["nll"] == pytest.approx(-np.log(mean[np.arange(20), labels]).mean())
+    assert row["ood_auroc"] == pytest.approx(0.5)
