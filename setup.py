@@ -55,6 +55,7 @@ setup(
         "docs": DOCS,
         "minilm": MINILM,
         "plots": PLOTS,
+        "translation": ["sacremoses>=0.1", "sentencepiece>=0.2"],  # what pretrained Marian models are read with
         "test": [*TEST, *MINILM, *PLOTS],
     },
     classifiers=[
