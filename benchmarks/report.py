@@ -52,6 +52,24 @@ def frame(found):
     return pd.DataFrame(rows)
 
 
+def score_table(found):
+    """Scores of single predictions on whole sets: a line for each set and metric, a column for each training."""
+    rows = [
+        {"training": record["training"], "task": record["task"], "set": name, "metric": metric, "value": value}
+        for record in found
+        for name, scores in record.get("scores", {}).items()
+        for metric, value in scores.items()
+        if name != "holdout" and metric != "total"
+    ]
+    table = pd.DataFrame(rows).pivot_table(
+        index=["task", "set", "metric"], columns="training", values="value", aggfunc=list, sort=False
+    )
+    lines = [
+        [*key, *(cell(pd.Series(v)) if isinstance(v, list) else "-" for v in row)] for key, row in table.iterrows()
+    ]
+    return markdown([*table.index.names, *table.columns], lines)
+
+
 def ratio(record, base, key):
     return record[key] / base[key] if record.get(key) and base.get(key) else None
 
@@ -139,10 +157,12 @@ def plot(rows):
 
 
 def main(options):
-    rows = frame(records(options.records))
+    found = records(options.records)
+    rows = frame(found)
     classes = rows[rows["nll"].notna()]
     tables = "\n\n".join(f"### {task}\n\n{task_table(own)}" for task, own in rows.groupby("task", sort=False))
     parts = {
+        "scores": score_table(found),
         "tasks": tables,
         "differences": difference_table(classes),
         "ranks": rank_table(classes),

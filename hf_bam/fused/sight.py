@@ -47,6 +47,8 @@ class Sight:
 
     def keys(self, real: Tensor) -> Tensor:
         """Which keys any of the real queries (B, T) sees, (B, H or 1, 1, S)."""
+        if self.visible is not None and self.visible.shape[2] == 1:
+            return self.visible & real.any(dim=1)[:, None, None, None]
         if self.visible is not None:
             return (self.visible & real[:, None, :, None]).any(dim=2, keepdim=True)
         place = torch.arange(self.shape[3], device=real.device)
