@@ -6,6 +6,7 @@ python benchmarks/run.py predict    # draws folded into the batch, about two min
 python benchmarks/run.py speed      # training steps and inference against plain attention, about 15 minutes
 python benchmarks/run.py memory     # peak memory of a training step and of attention alone, about five minutes
 python benchmarks/run.py scaling    # cost against length, draws and layers, about ten minutes
+python benchmarks/run.py spread     # how far draws move predictions, by kind of noise, about 25 minutes
 python benchmarks/run.py study --data_dir DATA --jobs 2    # real tasks, hours; goes on where it was
 python benchmarks/run.py report     # its tables and plots, into docs/results.md
 """
@@ -19,7 +20,7 @@ from pathlib import Path
 import torch
 import transformers
 
-COST = ("loop", "memory", "predict", "prior", "scaling", "speed")
+SELF_CONTAINED = ("loop", "memory", "predict", "prior", "scaling", "speed", "spread")
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -33,7 +34,7 @@ def processor():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=[*COST, "study", "report"])
+    parser.add_argument("study", choices=[*SELF_CONTAINED, "study", "report"])
     group = parser.add_argument_group("of study and report")
     group.add_argument("--grid", default=Path(__file__).with_name("study.yaml"), help="which cells there are")
     group.add_argument("--data_dir", help="folder with glue, squad and multi30k/raw")
@@ -42,7 +43,7 @@ def main():
     group.add_argument("--jobs", type=int, default=1, help="cells at a time; they share the cores")
     options = parser.parse_args()
     name = options.study
-    if name not in COST:
+    if name not in SELF_CONTAINED:
         importlib.import_module(name).main(options)
         return
     rows = []

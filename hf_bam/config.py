@@ -18,7 +18,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "family": tuple(FAMILIES),
     "prior": tuple(PRIORS),
     "prior_shape": ("beta*psi", "psi"),
-    "noise": ("entry", "key"),
+    "noise": ("entry", "key", "token"),
     "attention": ("both", "self", "cross"),
     "kl_reduction": get_args(Reduction),
     "annealing": tuple(SCHEDULES),
@@ -42,7 +42,7 @@ class BamConfig:
     """Standard deviation of the Lognormal's log weights."""
     noise: str = "entry"
     """`"entry"`: independent noise for every query and key, as in the paper; `"key"`: one draw per key and head,
-    shared by all queries."""
+    shared by all queries; `"token"`: one per key, shared by all queries and heads of a layer."""
     prior: str = "contextual"
     """`"contextual"`: a small network of the keys; `"fixed"`: uniform over the keys; `"none"`: no KL."""
     d_mid: int = 5

@@ -21,7 +21,7 @@ class BamLayer(nn.Module):
     """Posterior, prior and place of one attention module.
 
     Args:
-        noise: `"entry"` or `"key"`, see [`BamConfig`][hf_bam.BamConfig].
+        noise: `"entry"`, `"key"` or `"token"`, see [`BamConfig`][hf_bam.BamConfig].
         decoder: whether the queries are tokens of the decoder of an encoder-decoder model.
         cross: whether the keys come from elsewhere than the queries.
         uses: for each use of the module within a forward, whether it is stochastic. One entry for most models.
@@ -79,13 +79,13 @@ class BamLayer(nn.Module):
         return self.uses[use] and (self.training or self.runtime.draws is not None)
 
     def log_noise(self, scores: Tensor, use: int) -> Tensor:
-        """Log noise that broadcasts against the scores, (B, H, T, S) or (B, H, 1, S).
+        """Log noise that broadcasts against the scores, (B, H or 1, T or 1, S).
 
         Training draws from the global generator: gradient checkpointing restores it before it runs a layer again,
         and a generator of our own it would not.
         """
         batch, heads, queries, keys = scores.shape
-        queries = 1 if self.noise == "key" else queries
+        heads, queries = 1 if self.noise == "token" else heads, queries if self.noise == "entry" else 1
         draws = None if self.training else self.runtime.draws
         if draws is not None and draws.hold:
             return self.held_noise((batch, heads, queries, keys), draws, use, scores.device).to(scores.dtype)
@@ -102,7 +102,7 @@ class BamLayer(nn.Module):
         groups = draws.groups or shape[0]
         if shape[0] % groups:
             raise ValueError(f"groups={groups} does not divide the batch of {shape[0]} rows.")
-        past = 0 if self.runtime.frame is None or self.noise == "key" else self.runtime.frame.past
+        past = 0 if self.runtime.frame is None or self.noise != "entry" else self.runtime.frame.past
         seed = hash((draws.seed, self.number, use))
         row = (rows // (shape[0] // groups))[:, None, None, None]
         u = uniform(seed, row, heads[:, None, None], (queries + past)[:, None], keys)
@@ -139,11 +139,10 @@ class BamLayer(nn.Module):
             return attend(query, key, value, **settings).output
         real = self.real_queries(batch, queries, keys)
         everyone = torch.ones(batch, queries, dtype=torch.bool, device=query.device)
-        if self.noise == "key":
+        if self.noise != "entry":
             counted = everyone if real is None else real.bool()
             done = attend(query, key, value, counted=counted, **settings)
-            log_p, seen = log_mean_attention(done.received, counted, sight)
-            self.collect(self.kl_term(log_p, key, seen), None)
+            self.collect(self.kl_term(*log_mean_attention(done.received, counted, sight), key), None)
             return done.output
         log_psi = self.prior(key, sight.keys(everyone))
         if log_psi is not None:
@@ -164,18 +163,18 @@ class BamLayer(nn.Module):
         """
         batch, _, queries, keys = log_p.shape
         real = self.real_queries(batch, queries, keys)
-        if self.noise == "key":
+        if self.noise != "entry":
             log_p, visible = average_over_queries(log_p, visible, real)
             real = None
-        self.collect(self.kl_term(log_p, key, visible), real)
+        self.collect(self.kl_term(log_p, visible, key), real)
 
     def real_queries(self, batch: int, queries: int, keys: int) -> Tensor | None:
         """(B, T) which queries are real tokens; None when all count."""
         frame = self.runtime.frame
-        if frame is None and self.noise == "key":
+        if frame is None and self.noise != "entry":
             raise RuntimeError(
-                "noise='key' computes its KL from the real queries of a batch, which only the forward of the "
-                "transformers model knows. Call the model rather than its layers, and use the model's own "
+                f"noise={self.noise!r} computes its KL from the real queries of a batch, which only the forward of "
+                "the transformers model knows. Call the model rather than its layers, and use the model's own "
                 "gradient_checkpointing_enable() rather than a checkpoint wrapper around its layers."
             )
         return None if frame is None else frame.queries(self.decoder, batch, queries, keys)
@@ -190,8 +189,10 @@ class BamLayer(nn.Module):
             term.queries = real
             frame.add(term)
 
-    def kl_term(self, log_p: Tensor, key: Tensor, visible: Tensor) -> KlTerm:
+    def kl_term(self, log_p: Tensor, visible: Tensor, key: Tensor) -> KlTerm:
         log_psi = self.prior(key, visible)
+        if self.noise == "token":
+            log_p, log_psi, visible = average_over_heads(log_p, log_psi, visible)
         count = visible.expand(log_p.shape).sum(dim=(1, 3))  # (B, T)
         if log_psi is None:
             return KlTerm(log_p.new_zeros(count.shape), count)
@@ -203,7 +204,7 @@ class BamLayer(nn.Module):
 def average_over_queries(log_p: Tensor, visible: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
     """Log mean attention that each key gets from the real queries, and which keys any of them sees.
 
-    With one noise value per key, ``S_ij = P_ij z_j`` is a one-to-one function of ``T_j = Pbar_j z_j``, and so
+    With one noise value for all queries, ``S_ij = P_ij z_j`` is a one-to-one function of ``T_j = Pbar_j z_j``, and so
     KL(q(S) || p(S)) = sum_j KL(q(T_j) || p(T_j)) for the prior on T carried to S by the same function.
 
     Returns:
@@ -217,3 +218,21 @@ def average_over_queries(log_p: Tensor, visible: Tensor, real: Tensor | None) ->
     lowest = torch.finfo(log_p.dtype).min / 2
     total = log_p.masked_fill(~counted, lowest).logsumexp(dim=-2, keepdim=True)
     return total - number.log().to(total), counted.any(dim=-2, keepdim=True)
+
+
+def average_over_heads(log_p: Tensor, log_psi: Tensor | None, visible: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+    """The same for one noise value for all heads: mean attention, mean prior, and which keys any head sees.
+
+    Args:
+        log_p: (B, H, 1, S).
+        log_psi, visible: (B, H or 1, 1, S).
+    """
+    seen = visible.expand(log_p.shape)
+    number = seen.any(dim=-1, keepdim=True).sum(dim=1, keepdim=True).clamp(min=1)  # (B, 1, 1, 1)
+    lowest = torch.finfo(log_p.dtype).min / 2
+
+    def mean(log: Tensor) -> Tensor:
+        total = log.expand(log_p.shape).masked_fill(~seen, lowest).logsumexp(dim=1, keepdim=True)
+        return total - number.log().to(total)
+
+    return mean(log_p), None if log_psi is None else mean(log_psi), seen.any(dim=1, keepdim=True)

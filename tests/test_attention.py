@@ -72,7 +72,7 @@ MASKS = {
 @pytest.mark.parametrize(
     "settings", [{"k": 1e7}, {"family": "lognormal", "sigma": 1e-7}], ids=["weibull", "lognormal"]
 )
-@pytest.mark.parametrize("noise", ["entry", "key"])
+@pytest.mark.parametrize("noise", ["entry", "key", "token"])
 def test_vanishing_noise_gives_soft_attention(draw, mask, settings, noise):
     query, key, value = inputs()
     output, weights = draw(Attention(noise=noise, **settings), query, key, value, mask)
@@ -138,9 +138,12 @@ def test_noise_differs_between_examples_heads_and_queries(draw):
     _, shared = draw(Attention(k=2.0, noise="key"), query, key, value)
     assert shared[:, :, 0].flatten(0, 1).unique(dim=0).shape == (B * H, S)
     assert torch.equal(shared, shared[:, :, :1].expand_as(shared))
+    _, shared = draw(Attention(k=2.0, noise="token"), query, key, value)
+    assert shared[:, 0, 0].unique(dim=0).shape == (B, S)
+    assert torch.equal(shared, shared[:, :1, :1].expand_as(shared))
 
 
-@pytest.mark.parametrize("noise", ["entry", "key"])
+@pytest.mark.parametrize("noise", ["entry", "key", "token"])
 @pytest.mark.parametrize("mask", [MASKS["boolean"], MASKS["additive"]], ids=["boolean", "additive"])
 def test_rows_sum_to_one_and_masked_keys_weigh_exactly_nothing(draw, noise, mask):
     _, weights = draw(Attention(k=0.5, noise=noise), *inputs(), mask)
@@ -149,7 +152,7 @@ def test_rows_sum_to_one_and_masked_keys_weigh_exactly_nothing(draw, noise, mask
     assert (weights[0] > 0).all()
 
 
-@pytest.mark.parametrize("settings", [{}, {"noise": "key"}, {"family": "lognormal"}, {"prior": "fixed"}])
+@pytest.mark.parametrize("settings", [{}, {"noise": "key"}, {"noise": "token"}, {"family": "lognormal"}])
 @pytest.mark.parametrize("additive", [False, True])
 def test_a_fully_masked_row_gives_zeros_no_kl_and_finite_gradients(draw, settings, additive):
     mask = MASKS["boolean"].clone()
@@ -170,7 +173,9 @@ def test_a_fully_masked_row_gives_zeros_no_kl_and_finite_gradients(draw, setting
 
 
 @pytest.mark.parametrize("matrix", [False, True])
-@pytest.mark.parametrize("settings", [{}, {"noise": "key"}, {"family": "lognormal", "prior": "fixed"}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"noise": "key"}, {"noise": "token"}, {"family": "lognormal", "prior": "fixed"}]
+)
 def test_masked_keys_have_no_kl(settings, matrix):
     """What a masked key holds changes nothing, and dropping it changes nothing."""
     module = Attention(**settings)
@@ -188,8 +193,10 @@ def test_masked_keys_have_no_kl(settings, matrix):
 
 
 @pytest.mark.parametrize("matrix", [False, True])
-def test_key_noise_kl_against_its_definition(matrix):
-    """With one noise value per key, the KL of all S is that of the weights of any one query.
+@pytest.mark.parametrize(("noise", "heads"), [("key", 1), ("token", H)])
+@pytest.mark.parametrize("prior", ["fixed", "contextual"])
+def test_the_kl_of_shared_noise_against_its_definition(noise, heads, prior, matrix):
+    """With one noise value per key, the KL of all S is that of the weights of any one query in any one head.
 
     S_1j = P_1j z_j determines every S_ij. Its prior is the Gamma law of T_j, stretched by P_1j / Pbar_j.
     """
@@ -197,16 +204,17 @@ def test_key_noise_kl_against_its_definition(matrix):
     from .distributions.test_weibull import scipy_weibull
 
     k, beta, keys = 3.0, 4.0, 3
-    module = Attention(k=k, beta=beta, prior="fixed", noise="key")
-    query, key, value = (x[:1, :1] for x in inputs(keys=keys))
+    module = Attention(k=k, beta=beta, prior=prior, noise=noise)
+    query, key, value = (x[:1, :heads] for x in inputs(keys=keys))
     module(query, key, value, output_attentions=matrix)
-    p = ((query @ key.transpose(-1, -2)) / math.sqrt(D)).softmax(-1)[0, 0].double().numpy()  # (T, S)
+    p = ((query @ key.transpose(-1, -2)) / math.sqrt(D)).softmax(-1)[0].double().numpy()  # (H, T, S)
+    psi = module.bam.prior(key, torch.ones(1, 1, 1, keys, dtype=torch.bool)).exp().detach()
+    psi = psi.expand(1, heads, 1, keys).mean(dim=(0, 1, 2)).double().numpy()
     expected = 0.0
     for j in range(keys):
-        stretch = p[1, j] / p[:, j].mean()
-        prior = stats.gamma(beta / keys, scale=stretch / beta)
-        location = math.log(p[1, j] / math.gamma(1 + 1 / k))
-        expected += numerical_kl(scipy_weibull(k, p[1, j]), prior, location, 1 / k, lowest=-60, highest=5)
+        law = stats.gamma(beta * psi[j], scale=p[0, 1, j] / p[:, :, j].mean() / beta)
+        location = math.log(p[0, 1, j] / math.gamma(1 + 1 / k))
+        expected += numerical_kl(scipy_weibull(k, p[0, 1, j]), law, location, 1 / k, lowest=-60, highest=5)
     (term,) = module.frame.terms
     assert term.total.item() == pytest.approx(expected, rel=1e-5)
     assert term.count.item() == keys

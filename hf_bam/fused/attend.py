@@ -59,7 +59,7 @@ def attend(
         sight: which keys a query may attend to.
         bias: (B or 1, H or 1, T or 1, S), added to the scores. It takes no gradient.
         dropout: probability with which a weight is dropped.
-        noise: `"entry"`, a draw for each weight, or `"key"`, one for each head and key.
+        noise: `"entry"`, a draw for each weight, `"key"`, one for each head and key, or `"token"`, one for each key.
         log_psi: (B, H, 1, S) log prior attention of the keys, if the KL of rows is wanted. For a query that sees
             only some of them it is normalised over these.
         counted: (B, T) queries whose soft attention is summed for each key, if that is wanted.
@@ -74,7 +74,7 @@ def attend(
         sight,
         bias=None if bias is None else bias.detach().float(),
         dropout=dropout,
-        noise=key_noise(posterior, seed, key) if noise == "key" else None,
+        noise=None if noise == "entry" else key_noise(posterior, seed, key, shared=noise == "token"),
         counted=counted,
     )
     logits = None if log_psi is None else log_psi.squeeze(2).to(torch.promote_types(query.dtype, torch.float32))
@@ -90,8 +90,9 @@ def runs_natively(query: Tensor, posterior: Posterior) -> bool:
     return known and native.available()
 
 
-def key_noise(posterior: Posterior, seed: int, key: Tensor) -> Tensor:
-    """Log noise for each head and key, (B, H, 1, S)."""
+def key_noise(posterior: Posterior, seed: int, key: Tensor, *, shared: bool) -> Tensor:
+    """Log noise for each head and key, (B, H, 1, S); shared: the same for all heads."""
     batch, heads, keys, _ = key.shape
-    generator = row_keys(seed, batch * heads, 1, key.device).view(batch, heads, 1, 2)
-    return log_noise(posterior, generator, keys)
+    drawn = 1 if shared else heads
+    generator = row_keys(seed, batch * drawn, 1, key.device).view(batch, drawn, 1, 2)
+    return log_noise(posterior, generator, keys).expand(batch, heads, 1, keys).contiguous()

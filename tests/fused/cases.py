@@ -85,10 +85,10 @@ class Case:
         scores = scores.masked_fill(~self.visible, torch.finfo(scores.dtype).min)
         log_p, visible = scores.log_softmax(dim=-1), self.visible
         noise = log_noise(posterior, generator, S)
-        if self.layer.noise == "key":
+        if self.layer.noise != "entry":
             log_p, visible = average_over_queries(log_p, visible, self.real)
-            noise = key_noise(posterior, SEED, key)
-        kl = self.layer.kl_term(log_p, key, visible).total
+            noise = key_noise(posterior, SEED, key, shared=self.layer.noise == "token")
+        kl = self.layer.kl_term(log_p, visible, key).total
         drawn = (scores + noise).softmax(dim=-1).masked_fill(~self.visible, 0.0)
         if self.dropout:
             drawn = drawn * dropout_factor(self.dropout, generator, S)
@@ -97,11 +97,11 @@ class Case:
     def fast(self) -> tuple[Tensor, Tensor]:
         """The same by `attend`."""
         key = self.inputs[1]
-        if self.layer.noise == "key":
+        if self.layer.noise != "entry":
             done = self.attend(counted=self.real)
             assert done.received is not None
-            log_p, seen = log_mean_attention(done.received, self.real, self.sight)
-            return done.output, self.layer.kl_term(log_p, key, seen).total
+            mean = log_mean_attention(done.received, self.real, self.sight)
+            return done.output, self.layer.kl_term(*mean, key).total
         log_psi = self.layer.prior(key, self.sight.keys(torch.ones(B, T, dtype=torch.bool)))
         done = self.attend(log_psi=None if log_psi is None else log_psi.expand(B, H, 1, S))
         return done.output, torch.zeros(B, T) if done.kl is None else done.kl

@@ -29,14 +29,14 @@ def assert_agrees(case, tolerance=1e-5):
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
-@pytest.mark.parametrize("noise", ["entry", "key"])
+@pytest.mark.parametrize("noise", ["entry", "key", "token"])
 def test_outputs_kl_and_gradients(monkeypatch, path, mask, law, noise):
     choose(monkeypatch, path)
     assert_agrees(Case({"noise": noise, **law}, mask))
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("noise", ["entry", "key"])
+@pytest.mark.parametrize("noise", ["entry", "key", "token"])
 def test_dropout(monkeypatch, path, noise):
     choose(monkeypatch, path)
     assert_agrees(Case({"noise": noise}, MASKS["padding"], dropout=0.3))
@@ -125,7 +125,7 @@ def test_a_draw_follows_the_seed(monkeypatch, path):
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("noise", ["entry", "key"])
+@pytest.mark.parametrize("noise", ["entry", "key", "token"])
 def test_gradients_of_gradients(monkeypatch, path, noise):
     choose(monkeypatch, path)
     case = Case({"noise": noise}, MASKS["padding"], dropout=0.1)

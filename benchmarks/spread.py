@@ -1,0 +1,43 @@
+"""How far draws of the attention move the predictions of a model that was trained plainly.
+
+MiniLM learns the rated sentences with plain attention. Then its attention is drawn, without further training: noise of
+all kinds and strengths, in all layers or in the last one, and dropout beside it.
+"""
+
+import tempfile
+from itertools import product
+
+import numpy as np
+from cell import RATES, with_noise
+
+import hf_bam
+from hf_bam.prediction import Dropout, Plain, Predictor
+from hf_bam.training.evaluation import some_rows
+from hf_bam.training.run import run
+from hf_bam.training.settings import resolve
+
+KINDS, SHAPES, LAYERS = ("entry", "key", "token"), (5.0, 2.0, 1.0, 0.5, 0.25), ("all", 1)
+ROWS, DRAWS = 400, 16
+MEASURES = ("accuracy", "nll", "ece", "error_auroc", "epistemic", "seconds")
+
+
+def study():
+    job = resolve({"task": "sentiment", "model": "minilm", "recipe": "fast", "attention": "plain", "samples": 0})
+    with tempfile.TemporaryDirectory() as folder:
+        trained = run(job, folder, report=False).trained
+    task, model = job.make_task(), trained.model
+    rows = some_rows(trained.data.evaluation["validation"], ROWS)
+
+    def measured(sampler, **about):
+        predictor = Predictor(sampler, trained.tokenizer, DRAWS, max_length=job.recipe.max_length)
+        found = hf_bam.compare({"": predictor}, task.inputs(rows), task.labels(rows))
+        odds = np.log(found.outcomes[""].samples[..., 1] / found.outcomes[""].samples[..., 0])  # (S, B)
+        row = {**about, "logit_deviation": float(odds.std(axis=0).mean())}
+        return row | {name: found.table[0][name] for name in MEASURES}
+
+    yield measured(Plain(model), method="plain")
+    for rate in RATES:
+        yield measured(Dropout(model, rate=rate), method="dropout", rate=rate)
+    for layers, kind, k in product(LAYERS, KINDS, SHAPES):
+        config = hf_bam.BamConfig(prior="none", noise=kind, layers=layers)
+        yield measured(with_noise(model, config, k), method=kind, k=k, layers=layers)
