@@ -28,7 +28,7 @@ from hf_bam.training.settings import resolve
 from hf_bam.training.temperatures import with_temperatures
 
 RATES = (0.02, 0.05, 0.1, 0.2)
-SHAPES = (5.0, 2.0, 1.0, 0.5)
+SHAPES = (5.0, 2.0, 1.0, 0.5, 0.25)
 DRAWS_TO_TUNE, ROWS_TO_TUNE = 8, 200
 STRANGE = "strange"
 
@@ -133,11 +133,14 @@ def classification(job, task, model, tokenizer, data, own, folder):
 def methods(model):
     """Samplers by method and by strength of the noise; one without a choice has one strength, None."""
     if not hf_bam.is_patched(model):
-        config = hf_bam.BamConfig(prior="none")
+        every, last = (
+            hf_bam.BamConfig(prior="none", **what) for what in ({"noise": "entry"}, {"noise": "token", "layers": 1})
+        )
         return {
             "plain": {None: Plain(model)},
             "MC dropout": {rate: Dropout(model, rate=rate) for rate in RATES},
-            "noise untrained": {k: with_noise(model, config, k) for k in SHAPES},
+            "noise untrained": {k: with_noise(model, every, k) for k in SHAPES},
+            "token noise untrained": {k: with_noise(model, last, k) for k in SHAPES},
         }
     config = hf_bam.get_config(model)
     return {

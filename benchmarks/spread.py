@@ -8,7 +8,7 @@ import tempfile
 from itertools import product
 
 import numpy as np
-from cell import RATES, with_noise
+from cell import RATES, SHAPES, with_noise
 
 import hf_bam
 from hf_bam.prediction import Dropout, Plain, Predictor
@@ -16,7 +16,7 @@ from hf_bam.training.evaluation import some_rows
 from hf_bam.training.run import run
 from hf_bam.training.settings import resolve
 
-KINDS, SHAPES, LAYERS = ("entry", "key", "token"), (5.0, 2.0, 1.0, 0.5, 0.25), ("all", 1)
+KINDS, LAYERS = ("entry", "key", "token"), ("all", 1)
 ROWS, DRAWS = 400, 16
 MEASURES = ("accuracy", "nll", "ece", "error_auroc", "epistemic", "seconds")
 

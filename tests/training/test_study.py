@@ -71,10 +71,11 @@ def test_a_cell_measures_every_method(benchmarks, grid, data_folder, tmp_path, t
     spec = benchmarks("study").settings(grid, "custom", training, 0, data_folder.parent)
     benchmarks("cell").main(tmp_path, spec)
     record = json.loads((tmp_path / "record.json").read_text())
-    kinds = ["plain", "MC dropout", "noise untrained"] if training == "plain" else ["mean", "draws", "draws, chosen k"]
+    kinds = ["plain", "MC dropout", "noise untrained", "token noise untrained"]
+    kinds = kinds if training == "plain" else ["mean", "draws", "draws, chosen k"]
     assert [row["method"] for row in record["methods"]] == [*kinds, *(f"{kind} + temperature" for kind in kinds)]
     samples = np.load(tmp_path / "samples.npz")
-    for row in record["methods"][:3]:
+    for row in record["methods"][: len(kinds)]:
         drawn = samples[f"own/{row['method']}"]
         assert len(drawn) == (1 if row["method"] in ("plain", "mean") else 3)
         right = drawn.mean(axis=0).argmax(axis=-1) == samples["labels"]
