@@ -152,7 +152,9 @@ def test_rows_sum_to_one_and_masked_keys_weigh_exactly_nothing(draw, noise, mask
     assert (weights[0] > 0).all()
 
 
-@pytest.mark.parametrize("settings", [{}, {"noise": "key"}, {"noise": "token"}, {"family": "lognormal"}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"noise": "key"}, {"noise": "token"}, {"family": "lognormal"}, {"prior": "fixed"}]
+)
 @pytest.mark.parametrize("additive", [False, True])
 def test_a_fully_masked_row_gives_zeros_no_kl_and_finite_gradients(draw, settings, additive):
     mask = MASKS["boolean"].clone()

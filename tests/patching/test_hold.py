@@ -31,7 +31,7 @@ def prompt(name):
 
 
 @pytest.mark.parametrize("name", GENERATORS)
-@pytest.mark.parametrize("noise", ["entry", "token"])
+@pytest.mark.parametrize("noise", ["entry", "key", "token"])
 @pytest.mark.parametrize("beams", [1, 3])
 def test_cache_and_beams_do_not_change_the_draw(name, noise, beams):
     torch.manual_seed(2)

@@ -76,7 +76,7 @@ def test_all_twelve_uses_of_alberts_shared_layer_count():
     torch.testing.assert_close(average, alone.mean(), rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("noise", ["entry", "token"])
+@pytest.mark.parametrize("noise", ["entry", "key", "token"])
 @pytest.mark.parametrize("family", ["weibull", "lognormal"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_further_padding_changes_nothing(architecture, noise, family, reduction):
@@ -96,7 +96,7 @@ def test_further_padding_changes_nothing_for_multiple_choice():
     torch.testing.assert_close(model(**narrow, labels=labels).kl, model(**wide, labels=labels).kl, rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("noise", ["entry", "token"])
+@pytest.mark.parametrize("noise", ["entry", "key", "token"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_micro_batches_of_equal_size_give_the_gradient_of_the_whole_batch(architecture, noise, reduction):
     """Whatever the lengths: the reduction is within an example first, and a mean over examples then."""
