@@ -15,6 +15,8 @@ from pathlib import Path
 import ensemble
 import yaml
 
+from hf_bam.training.settings import merge
+
 CELL = Path(__file__).with_name("cell.py")
 
 
@@ -28,11 +30,7 @@ def cells(grid):
 
 def settings(grid, task, training, seed, data_dir):
     """What a cell is told: the settings of all, of its task and of its training, the last ones first."""
-    layers = (grid["common"], grid["tasks"][task], grid["trainings"][training])
-    merged = {"task": task, "seed": seed}
-    for layer in layers:
-        bam = {**merged.get("bam", {}), **layer.get("bam", {})}
-        merged |= {**layer, **({"bam": bam} if bam else {})}
+    merged = merge({"task": task, "seed": seed}, grid["common"], grid["tasks"][task], grid["trainings"][training])
     place = merged.pop("data", None)
     return merged | ({} if place is None else {"data_dir": str(Path(data_dir, place))})
 
