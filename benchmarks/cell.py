@@ -16,11 +16,11 @@ import numpy as np
 
 import hf_bam
 from hf_bam import metrics
-from hf_bam.prediction import Bam, Dropout, Plain, Predictor, Regression
+from hf_bam.prediction import Bam, Dropout, Plain, Predictor
 from hf_bam.prediction.calibration import best_temperature
 from hf_bam.tasks import get_task
 from hf_bam.tasks.squad import read
-from hf_bam.training.doubt import make_predictors, regression, with_entropy
+from hf_bam.training.doubt import make_predictors, measure_results
 from hf_bam.training.evaluation import some_rows
 from hf_bam.training.results import write_json
 from hf_bam.training.run import Run
@@ -29,7 +29,7 @@ from hf_bam.training.temperatures import with_temperatures
 
 RATES = (0.02, 0.05, 0.1, 0.2)
 SHAPES = (5.0, 2.0, 1.0, 0.5, 0.25)
-DRAWS_TO_TUNE, ROWS_TO_TUNE = 8, 200
+DRAWS_TO_TUNE, ROWS_TO_TUNE = 8, 400
 STRANGE = "strange"
 
 
@@ -70,7 +70,7 @@ def others(job, task, model, tokenizer, rows, strange):
         start = time.perf_counter()
         results = predictor(task.inputs(rows))
         row = {"method": name, "seconds": time.perf_counter() - start}
-        row |= (regression if isinstance(results[0], Regression) else with_entropy)(task, rows, results)
+        row |= measure_results(task, rows, results)
         if unanswerable:
             doubts = [[result.entropy for result in part] for part in (results, predictor(unanswerable))]
             row["ood_auroc"] = metrics.ood_auroc(*doubts)
@@ -150,11 +150,11 @@ def methods(model):
     }
 
 
-def with_noise(model, config, k):
-    """Draws from a copy of the model with noise as strong as that of a Weibull law of shape k."""
+def with_noise(model, config, k, dropout=None):
+    """Draws from a copy of the model with noise as strong as that of a Weibull law of shape k, and dropout beside."""
     noisy = copy.deepcopy(model)
     hf_bam.patch(noisy, config.replace(k=k, sigma=math.pi / math.sqrt(6) / k))
-    return Bam(noisy)
+    return Bam(noisy, dropout=dropout)
 
 
 if __name__ == "__main__":

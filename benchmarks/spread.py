@@ -15,14 +15,16 @@ from hf_bam.prediction import Dropout, Plain, Predictor
 from hf_bam.training.evaluation import some_rows
 from hf_bam.training.run import run
 from hf_bam.training.settings import resolve
+from hf_bam.training.temperatures import with_temperatures
 
 KINDS, LAYERS = ("entry", "key", "token"), ("all", 1)
-ROWS, DRAWS = 400, 16
+STEPS, ROWS, DRAWS, DROPOUT = 250, 300, 16, 0.1
 MEASURES = ("accuracy", "nll", "ece", "error_auroc", "epistemic", "seconds")
 
 
 def study():
-    job = resolve({"task": "sentiment", "model": "minilm", "recipe": "fast", "attention": "plain", "samples": 0})
+    wanted = {"task": "sentiment", "model": "minilm", "recipe": "fast", "attention": "plain", "max_steps": STEPS}
+    job = resolve({**wanted, "samples": 0})
     with tempfile.TemporaryDirectory() as folder:
         trained = run(job, folder, report=False).trained
     task, model = job.make_task(), trained.model
@@ -30,10 +32,11 @@ def study():
 
     def measured(sampler, **about):
         predictor = Predictor(sampler, trained.tokenizer, DRAWS, max_length=job.recipe.max_length)
-        found = hf_bam.compare({"": predictor}, task.inputs(rows), task.labels(rows))
+        found = with_temperatures(hf_bam.compare({"": predictor}, task.inputs(rows), task.labels(rows)))
         odds = np.log(found.outcomes[""].samples[..., 1] / found.outcomes[""].samples[..., 0])  # (S, B)
-        row = {**about, "logit_deviation": float(odds.std(axis=0).mean())}
-        return row | {name: found.table[0][name] for name in MEASURES}
+        own, scaled = found.table
+        row = {**about, "logit_deviation": float(odds.std(axis=0).mean()), "nll_with_temperature": scaled["nll"]}
+        return row | {name: own[name] for name in MEASURES}
 
     yield measured(Plain(model), method="plain")
     for rate in RATES:
@@ -41,3 +44,6 @@ def study():
     for layers, kind, k in product(LAYERS, KINDS, SHAPES):
         config = hf_bam.BamConfig(prior="none", noise=kind, layers=layers)
         yield measured(with_noise(model, config, k), method=kind, k=k, layers=layers)
+        if k == 1:
+            both = with_noise(model, config, k, dropout=DROPOUT)
+            yield measured(both, method=kind, k=k, layers=layers, rate=DROPOUT)

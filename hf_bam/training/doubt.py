@@ -40,12 +40,9 @@ def measure_doubt(
     if labels is not None:
         comparison = with_temperatures(compare(predictors, task.inputs(rows), labels))
         return Doubt(comparison.table, comparison)
-    table: list[Row] = []
-    for name, predictor in predictors.items():
-        results = predictor(task.inputs(rows))
-        measured = regression if isinstance(results[0], Regression) else with_entropy
-        table.append({"method": name, **measured(task, rows, results)})
-    return Doubt(table)
+    inputs = task.inputs(rows)
+    found = {name: predictor(inputs) for name, predictor in predictors.items()}
+    return Doubt([{"method": name, **measure_results(task, rows, results)} for name, results in found.items()])
 
 
 def with_text(task: Task, rows: Dataset) -> Dataset:
@@ -65,6 +62,11 @@ def make_predictors(
         samplers[name] = Bam(model) if bayesian else Dropout(model, rate=recipe.dropout or USUAL_DROPOUT)
     options = {"max_length": recipe.max_length, **predictor_options(task)}
     return {name: Predictor(sampler, tokenizer, recipe.samples, **options) for name, sampler in samplers.items()}
+
+
+def measure_results(task: Task, rows: Dataset, results: Predictions[Any]) -> dict[str, float]:
+    """Scores and doubt where predictions are numbers or texts."""
+    return (regression if isinstance(results[0], Regression) else with_entropy)(task, rows, results)
 
 
 def regression(task: Task, rows: Dataset, results: Predictions[Any]) -> dict[str, float]:
