@@ -18,12 +18,16 @@ def record(task, output):
     if not all(file.exists() for file in files):
         return None
     members = [np.load(file) for file in files]
-    own, strange = (
-        np.concatenate([member[f"{which}/plain"] for member in members]).astype(float) for which in ("own", "strange")
-    )
+    drawn = {
+        which: np.concatenate([member[f"{which}/plain"] for member in members]).astype(float)
+        for which in ("own", "strange")
+        if f"{which}/plain" in members[0]
+    }
+    own = drawn["own"]
     labels = members[0]["labels"].astype(int)
     row = {"method": f"ensemble of {MEMBERS}", **measure(as_results(own), labels), "draws": float(MEMBERS)}
-    row["ood_auroc"] = metrics.ood_auroc(*map(metrics.predictive_entropy, (own, strange)))
+    if "strange" in drawn:
+        row["ood_auroc"] = metrics.ood_auroc(*map(metrics.predictive_entropy, drawn.values()))
     guesses = own.mean(axis=0).argmax(axis=-1).tolist()
     row |= {f"score_{name}": value for name, value in get_task(task).measure(labels.tolist(), guesses).items()}
     return {"task": task, "training": "ensemble", "seed": 0, "methods": [row], "rows": len(labels)}

@@ -126,6 +126,27 @@ def rank_table(rows):
     return markdown(["method", *ranks], [[method, *(f"{r:.1f}" for r in row)] for method, row in table.iterrows()])
 
 
+def choice_table(found):
+    """NLL of the held-out rows, mean over seeds: without noise, and with draws at every strength of it."""
+    rows = [
+        {"task": record["task"], "method": name, **single(record), **tried["nll"]}
+        for record in found
+        for method, tried in record.get("held_out", {}).items()
+        if "1.0" in tried["nll"]
+        for name in [method if record["training"] == "plain" else record["training"]]
+    ]
+    table = pd.DataFrame(rows).groupby(["task", "method"], sort=False).mean()
+    lines = [[*key, *(f"{value:.3f}" for value in row)] for key, row in table.iterrows()]
+    names = [f"k = {float(name):g}" if name != "no noise" else name for name in table]
+    return markdown([*table.index.names, *names], lines)
+
+
+def single(record):
+    """The NLL of one prediction without noise."""
+    alone = record["held_out"].get("plain") or record["held_out"]["mean"]
+    return {"no noise": alone["nll"]["None"]}
+
+
 def cost_table(rows):
     """Medians over all cells, relative to plain: a training, its memory, and the prediction of a set."""
     names = [name for name in rows if name.endswith("/ plain")]
@@ -166,6 +187,7 @@ def main(options):
         "tasks": tables,
         "differences": difference_table(classes),
         "ranks": rank_table(classes),
+        "choice": choice_table(found),
         "costs": cost_table(rows),
     }
     fill(DOCS / "results.md", parts)

@@ -213,11 +213,7 @@ def average_over_queries(log_p: Tensor, visible: Tensor, real: Tensor | None) ->
     if real is None:
         real = torch.ones(log_p.shape[0], log_p.shape[2], dtype=torch.bool, device=log_p.device)
     counted = visible & real.bool()[:, None, :, None]  # (B, H or 1, T, S)
-    number = counted.any(dim=-1, keepdim=True).sum(dim=-2, keepdim=True).clamp(min=1)  # (B, H or 1, 1, 1)
-    # A large negative number rather than -inf: a key that nobody sees keeps a finite gradient.
-    lowest = torch.finfo(log_p.dtype).min / 2
-    total = log_p.masked_fill(~counted, lowest).logsumexp(dim=-2, keepdim=True)
-    return total - number.log().to(total), counted.any(dim=-2, keepdim=True)
+    return log_mean(log_p, counted, dim=2), counted.any(dim=2, keepdim=True)
 
 
 def average_over_heads(log_p: Tensor, log_psi: Tensor | None, visible: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -228,11 +224,15 @@ def average_over_heads(log_p: Tensor, log_psi: Tensor | None, visible: Tensor) -
         log_psi, visible: (B, H or 1, 1, S).
     """
     seen = visible.expand(log_p.shape)
-    number = seen.any(dim=-1, keepdim=True).sum(dim=1, keepdim=True).clamp(min=1)  # (B, 1, 1, 1)
-    lowest = torch.finfo(log_p.dtype).min / 2
+    log_p = log_mean(log_p, seen, dim=1)
+    log_psi = None if log_psi is None else log_mean(log_psi.expand(seen.shape), seen, dim=1)
+    return log_p, log_psi, seen.any(dim=1, keepdim=True)
 
-    def mean(log: Tensor) -> Tensor:
-        total = log.expand(log_p.shape).masked_fill(~seen, lowest).logsumexp(dim=1, keepdim=True)
-        return total - number.log().to(total)
 
-    return mean(log_p), None if log_psi is None else mean(log_psi), seen.any(dim=1, keepdim=True)
+def log_mean(log: Tensor, counted: Tensor, dim: int) -> Tensor:
+    """Log of the mean over a dimension of what is counted, among those that count any key at all."""
+    number = counted.any(dim=-1, keepdim=True).sum(dim=dim, keepdim=True).clamp(min=1)
+    # A large negative number rather than -inf: a key that nobody sees keeps a finite gradient.
+    lowest = torch.finfo(log.dtype).min / 2
+    total = log.masked_fill(~counted, lowest).logsumexp(dim=dim, keepdim=True)
+    return total - number.log().to(total)

@@ -113,7 +113,8 @@ def test_differences_to_plain_are_paired(benchmarks):
     assert (mean - half, mean + half) == pytest.approx(interval)
 
 
-def test_an_ensemble_is_the_mean_of_its_members(benchmarks, tmp_path):
+@pytest.mark.parametrize("which", [("own", "strange"), ("own",)])
+def test_an_ensemble_is_the_mean_of_its_members(benchmarks, tmp_path, which):
     ensemble = benchmarks("ensemble")
     generator = np.random.default_rng(0)
     labels, members = np.arange(20) % 2, generator.dirichlet([1, 1], size=(5, 1, 20))
@@ -121,9 +122,28 @@ def test_an_ensemble_is_the_mean_of_its_members(benchmarks, tmp_path):
         assert ensemble.record("rte", tmp_path) is None
         folder = tmp_path / "rte" / "plain" / f"seed-{seed}"
         folder.mkdir(parents=True)
-        np.savez(folder / "samples.npz", labels=labels, **{"own/plain": own, "strange/plain": own})
+        np.savez(folder / "samples.npz", labels=labels, **{f"{part}/plain": own for part in which})
     (row,) = ensemble.record("rte", tmp_path)["methods"]
     mean = members.mean(axis=(0, 1))
     assert row["score_accuracy"] == (mean.argmax(axis=-1) == labels).mean()
     assert row["nll"] == pytest.approx(-np.log(mean[np.arange(20), labels]).mean())
-    assert row["ood_auroc"] == pytest.approx(0.5)
+    assert row.get("ood_auroc", 0.5) == pytest.approx(0.5)
+    assert ("ood_auroc" in row) == ("strange" in which)
+
+
+def test_the_table_of_choices_has_the_nll_at_every_strength(benchmarks):
+    tried = {"None": 0.5}, {"5.0": 0.4, "1.0": 0.3}, {"0.1": 0.45}
+    names = "plain", "noise untrained", "MC dropout"
+    held_out = {name: {"nll": nll} for name, nll in zip(names, tried, strict=True)}
+    other = {
+        "mean": {"nll": {"None": 0.6}},
+        "draws": {"nll": {"None": 0.5}},
+        "draws, chosen k": {"nll": {"5.0": 0.2, "1.0": 0.1}},
+    }
+    found = [
+        {"task": "t", "training": "plain", "held_out": held_out},
+        {"task": "t", "training": "x", "held_out": other},
+    ]
+    *_, first, second = benchmarks("report").choice_table(found).splitlines()
+    assert first == "| t | noise untrained | 0.500 | 0.400 | 0.300 |"
+    assert second == "| t | x | 0.600 | 0.200 | 0.100 |"
