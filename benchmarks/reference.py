@@ -27,13 +27,13 @@ def study(folder, name):
     task = get_task(name)
     data = task.load(Path(folder))
     model, tokenizer = task.build(get_model_path(), data)
-    dev = data.evaluation["dev"]
-    train, rows = (task.encode(part, tokenizer, MAX_LENGTH, training=True) for part in (data.train, dev))
+    parts = data.train, data.evaluation["dev"]
+    train, dev = (task.encode(part, tokenizer, MAX_LENGTH, training=True) for part in parts)
 
     def score(found):
         guesses = found.predictions
         guesses = guesses[:, 0] if guesses.shape[-1] == 1 else guesses.argmax(axis=-1)
-        return task.score(dev, guesses.tolist())
+        return task.measure(found.label_ids.tolist(), guesses.tolist())  # sorted by length
 
     with tempfile.TemporaryDirectory() as place:
         settings = TrainingArguments(
@@ -51,7 +51,7 @@ def study(folder, name):
             model,
             settings,
             train_dataset=train,
-            eval_dataset=rows,
+            eval_dataset=dev,
             data_collator=DataCollatorWithPadding(tokenizer),
             compute_metrics=score,
         )

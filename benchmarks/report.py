@@ -14,6 +14,7 @@ from hf_bam.plots.style import styled
 DOCS = Path(__file__).parent.parent / "docs"
 SCORES = {"cola": "score_matthews", "mrpc": "score_f1", "sts-b": "pearson", "squad": "f1", "translation": "bleu"}
 COSTS = {"training": "training_seconds", "memory": "peak_megabytes"}
+KL_WEIGHTS, SHOWN = (0, 0.001, 0.01, 0.1, 1), (20, 5, 1)
 BETTER_HIGH = ("score", "error_auroc", "pavpu", "ood_auroc", "disagreement")
 MEASURES = (
     "score",
@@ -147,6 +148,25 @@ def single(record):
     return {"no noise": alone["nll"]["None"]}
 
 
+def objective_table(found):
+    """The k at which the loss of training rows is smallest, by the weight of the KL."""
+    rows = [
+        {"task": record["task"], "training": record["training"], **row}
+        for record in found
+        for row in record.get("objective", [])
+    ]
+    if not rows:
+        return ""
+    lines = []
+    for key, own in pd.DataFrame(rows).groupby(["task", "training"], sort=False):
+        means = own.groupby("k").mean(numeric_only=True)
+        best = [(means["task_loss"] + weight * means["kl"]).idxmin() for weight in KL_WEIGHTS]
+        losses = [f"{means['task_loss'].loc[k]:.3f} / {means['kl'].loc[k]:.2f}" for k in SHOWN]
+        lines.append([*key, *losses, *(f"{k:g}" for k in best)])
+    header = [*(f"loss / KL, k = {k}" for k in SHOWN), *(f"best k, KL x {weight}" for weight in KL_WEIGHTS)]
+    return markdown(["task", "training", *header], lines)
+
+
 def cost_table(rows):
     """Medians over all cells, relative to plain: a training, its memory, and the prediction of a set."""
     names = [name for name in rows if name.endswith("/ plain")]
@@ -188,6 +208,7 @@ def main(options):
         "differences": difference_table(classes),
         "ranks": rank_table(classes),
         "choice": choice_table(found),
+        "objective": objective_table(found),
         "costs": cost_table(rows),
     }
     fill(DOCS / "results.md", parts)
