@@ -35,6 +35,10 @@ def settings(grid, task, training, seed, data_dir):
     return merged | ({} if place is None else {"data_dir": str(Path(data_dir, place))})
 
 
+def without_place(told):
+    return {name: value for name, value in told.items() if name != "data_dir"}
+
+
 def records(path):
     path = Path(path)
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
@@ -47,9 +51,12 @@ def add(path, record):
 
 def main(options):
     grid = yaml.safe_load(Path(options.grid).read_text(encoding="utf-8"))
-    done = {(r["seed"], r["task"], r["training"]) for r in records(options.records)}
+    done = {(r["seed"], r["task"], r["training"]): r.get("settings") for r in records(options.records)}
     missing = [cell for cell in cells(grid) if cell not in done]
     print(f"{len(done)} cells are done, {len(missing)} are missing")
+    for seed, task, training in set(cells(grid)) & set(done):
+        if done[seed, task, training] != without_place(settings(grid, task, training, seed, options.data_dir)):
+            print(f"{task}, {training}, seed {seed}: was made with other settings than the grid has now")
     lock = threading.Lock()
     environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // options.jobs))}
 
@@ -64,8 +71,8 @@ def main(options):
         if code:
             print(f"{folder} failed, see its output.txt", flush=True)
             return
-        record = {"task": task, "training": training, "seed": seed, "settings": json.loads(spec)}
-        record["settings"].pop("data_dir", None)
+        told = without_place(json.loads(spec))
+        record = {"task": task, "training": training, "seed": seed, "settings": told}
         record |= json.loads((folder / "record.json").read_text(encoding="utf-8"))
         with lock:
             add(options.records, record)

@@ -116,9 +116,14 @@ def test_a_study_that_was_stopped_goes_on(benchmarks, grid, data_folder, tmp_pat
     options.records.write_text(json.dumps(first) + "\n")
     capsys.readouterr()
     study.main(options)
-    assert "1 cells are done, 1 are missing" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "1 cells are done, 1 are missing" in printed
+    assert "other settings" not in printed
     again = study.records(options.records)[1]
     assert (again["scores"], again["training_seconds"]) == (second["scores"], second["training_seconds"])
+    options.grid.write_text(yaml.safe_dump(grid | {"common": {**grid["common"], "samples": 4}}))
+    study.main(options)
+    assert capsys.readouterr().out.count("was made with other settings") == 2
 
 
 def test_differences_to_plain_are_paired(benchmarks):
