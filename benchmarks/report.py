@@ -14,6 +14,7 @@ from hf_bam.plots.style import styled
 DOCS = Path(__file__).parent.parent / "docs"
 SCORES = {"cola": "score_matthews", "mrpc": "score_f1", "sts-b": "pearson", "squad": "f1", "translation": "bleu"}
 COSTS = {"training": "training_seconds", "memory": "peak_megabytes"}
+ENOUGH_SEEDS = 3
 KL_WEIGHTS, SHOWN = (0, 0.001, 0.01, 0.1, 1), (20, 5, 1)
 BETTER_HIGH = ("score", "error_auroc", "pavpu", "ood_auroc", "disagreement")
 MEASURES = (
@@ -118,12 +119,17 @@ def difference_table(rows):
 
 
 def rank_table(rows):
-    """Mean rank over tasks, 1 the best, of the methods that ran on all of them."""
+    """Mean rank over tasks and seeds, 1 the best, of the methods that have as many seeds of each task as it takes."""
+    seeds = rows.groupby(["task", "method"], sort=False)["seed"].nunique().unstack(fill_value=0)
+    enough = seeds[seeds["plain"] >= ENOUGH_SEEDS] >= ENOUGH_SEEDS
+    kept = rows[rows["task"].isin(enough.index) & rows["method"].isin(enough.columns[enough.all()])]
+    if kept.empty:
+        return f"No task has {ENOUGH_SEEDS} seeds yet."
     ranks = {}
     for name in ("score", "nll", "ece", "brier", "error_auroc", "aurc"):
-        means = rows.pivot_table(index="task", columns="method", values=name, sort=False).dropna(axis=1)
-        ranks[name] = means.rank(axis=1, ascending=name not in BETTER_HIGH).mean()
-    table = pd.DataFrame(ranks).dropna().sort_values("nll")
+        values = kept.pivot_table(index=["task", "seed"], columns="method", values=name, sort=False).dropna()
+        ranks[name] = values.rank(axis=1, ascending=name not in BETTER_HIGH).mean()
+    table = pd.DataFrame(ranks).sort_values("nll")
     return markdown(["method", *ranks], [[method, *(f"{r:.1f}" for r in row)] for method, row in table.iterrows()])
 
 
@@ -179,6 +185,7 @@ def cost_table(rows):
 
 def plot(rows):
     """Differences to plain with their intervals."""
+    rows = rows[rows.groupby(["task", "method"])["seed"].transform("nunique") > 1]
     tasks = list(rows["task"].unique())
     with styled():
         figure = Figure(figsize=(11, 1.2 + 0.28 * rows["method"].nunique()), layout="constrained")

@@ -6,6 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import yaml
@@ -180,3 +181,19 @@ def test_the_table_of_the_objective_has_the_k_that_each_weight_of_the_kl_prefers
     found = [{"task": "t", "training": "x", "objective": rows}, {"task": "t", "training": "plain"}]
     table = benchmarks("report").objective_table(found)
     assert table.splitlines()[-1] == "| t | x | 0.050 / 20.00 | 0.200 / 5.00 | 1.000 / 1.00 | 20 | 20 | 5 | 2 | 1 |"
+
+
+def test_ranks_compare_methods_on_the_same_seeds(benchmarks):
+    """`lucky` ran once, with the best seed; `other` is ahead of plain with two seeds of three."""
+    nll = {"plain": [0.5, 0.6, 0.7], "other": [0.4, 0.5, 0.8], "lucky": [0.1]}
+    names = ("score", "nll", "ece", "brier", "error_auroc", "aurc")
+    rows = [
+        {"task": "t", "seed": seed, "method": method, **dict.fromkeys(names, value)}
+        for method, values in nll.items()
+        for seed, value in enumerate(values)
+    ]
+    report = benchmarks("report")
+    first, second = report.rank_table(pd.DataFrame(rows)).splitlines()[2:]
+    assert first == "| other | 1.7 | 1.3 | 1.3 | 1.3 | 1.7 | 1.3 |"
+    assert second == "| plain | 1.3 | 1.7 | 1.7 | 1.7 | 1.3 | 1.7 |"
+    assert report.rank_table(pd.DataFrame(rows[:1])) == "No task has 3 seeds yet."
