@@ -146,7 +146,7 @@ def test_positional_arguments_are_understood():
     assert not torch.isclose(model(batch["input_ids"]).kl, by_name, rtol=1e-4)
 
 
-@pytest.mark.parametrize("noise", ["entry", "key"])
+@pytest.mark.parametrize("noise", ["entry", "key", "token"])
 @pytest.mark.parametrize("name", ["bert", "bert-decoder", "bert2bert", "marian"])
 def test_gradient_checkpointing_gives_the_same_gradients(name, noise):
     architecture = PROMISED[name]
