@@ -141,14 +141,15 @@ def objective(job, task, model, tokenizer, rows):
     features = task.encode(some_rows(rows, ROWS_TO_TUNE), tokenizer, job.recipe.max_length, training=True)
     collate, config = task.collator(tokenizer, model), hf_bam.get_config(model)
     batches = [collate([features[i] for i in batch]) for batch in sorted_batches(feature_lengths(features), BATCH)]
+    batches = [batch for batch in batches for _ in range(PASSES)]
+    sizes = [len(batch["labels"]) for batch in batches]
     for k in (20.0, 10.0, *SHAPES):
         noisy = with_noise(model, config, k).model.train()
         for module, name, _ in dropouts(noisy):
             setattr(module, name, 0.0)
         torch.manual_seed(0)
         with torch.no_grad():
-            found = [noisy(**batch) for batch in batches for _ in range(PASSES)]
-        sizes = [len(batch["labels"]) for batch in batches for _ in range(PASSES)]
+            found = [noisy(**batch) for batch in batches]
         means = {name: np.average([float(out[name]) for out in found], weights=sizes) for name in ("task_loss", "kl")}
         yield {"k": k, **means}
 

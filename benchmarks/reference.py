@@ -27,13 +27,12 @@ def study(folder, name):
     task = get_task(name)
     data = task.load(Path(folder))
     model, tokenizer = task.build(get_model_path(), data)
-    parts = data.train, data.evaluation["dev"]
-    train, dev = (task.encode(part, tokenizer, MAX_LENGTH, training=True) for part in parts)
+    rows = data.evaluation["dev"]
+    train, dev = (task.encode(part, tokenizer, MAX_LENGTH, training=True) for part in (data.train, rows))
 
     def score(found):
-        guesses = found.predictions
-        guesses = guesses[:, 0] if guesses.shape[-1] == 1 else guesses.argmax(axis=-1)
-        return task.measure(found.label_ids.tolist(), guesses.tolist())  # sorted by length
+        outputs = [{"logits": logits} for logits in found.predictions]  # sorted by length, as are the labels
+        return task.measure(found.label_ids.tolist(), task.decode(rows, dev, outputs, tokenizer))
 
     with tempfile.TemporaryDirectory() as place:
         settings = TrainingArguments(

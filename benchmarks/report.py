@@ -118,11 +118,15 @@ def difference_table(rows):
     return markdown(["task", "method", "score", "nll", "error_auroc"], lines)
 
 
+def repeated(rows, seeds):
+    """The rows of methods that ran with this many seeds of a task."""
+    return rows[rows.groupby(["task", "method"])["seed"].transform("nunique") >= seeds]
+
+
 def rank_table(rows):
     """Mean rank over tasks and seeds, 1 the best, of the methods that have as many seeds of each task as it takes."""
-    seeds = rows.groupby(["task", "method"], sort=False)["seed"].nunique().unstack(fill_value=0)
-    enough = seeds[seeds["plain"] >= ENOUGH_SEEDS] >= ENOUGH_SEEDS
-    kept = rows[rows["task"].isin(enough.index) & rows["method"].isin(enough.columns[enough.all()])]
+    many = repeated(rows, ENOUGH_SEEDS)
+    kept = many[many.groupby("method")["task"].transform("nunique") == many["task"].nunique()]
     if kept.empty:
         return f"No task has {ENOUGH_SEEDS} seeds yet."
     ranks = {}
@@ -135,23 +139,21 @@ def rank_table(rows):
 
 def choice_table(found):
     """NLL of the held-out rows, mean over seeds: without noise, and with draws at every strength of it."""
-    rows = [
-        {"task": record["task"], "method": name, **single(record), **tried["nll"]}
-        for record in found
-        for method, tried in record.get("held_out", {}).items()
-        if "1.0" in tried["nll"]
-        for name in [method if record["training"] == "plain" else record["training"]]
-    ]
+    rows = []
+    for record in found:
+        held_out = record.get("held_out", {})
+        for method, tried in held_out.items():
+            if "1.0" in tried["nll"]:
+                plain = record["training"] == "plain"
+                name, without = (method, "plain") if plain else (record["training"], "mean")
+                alone = held_out[without]["nll"]["None"]
+                rows.append({"task": record["task"], "method": name, "no noise": alone, **tried["nll"]})
+    if not rows:
+        return ""
     table = pd.DataFrame(rows).groupby(["task", "method"], sort=False).mean()
     lines = [[*key, *(f"{value:.3f}" for value in row)] for key, row in table.iterrows()]
     names = [f"k = {float(name):g}" if name != "no noise" else name for name in table]
     return markdown([*table.index.names, *names], lines)
-
-
-def single(record):
-    """The NLL of one prediction without noise."""
-    alone = record["held_out"].get("plain") or record["held_out"]["mean"]
-    return {"no noise": alone["nll"]["None"]}
 
 
 def objective_table(found):
@@ -185,7 +187,7 @@ def cost_table(rows):
 
 def plot(rows):
     """Differences to plain with their intervals."""
-    rows = rows[rows.groupby(["task", "method"])["seed"].transform("nunique") > 1]
+    rows = repeated(rows, 2)
     tasks = list(rows["task"].unique())
     with styled():
         figure = Figure(figsize=(11, 1.2 + 0.28 * rows["method"].nunique()), layout="constrained")

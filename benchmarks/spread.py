@@ -23,8 +23,8 @@ MEASURES = ("accuracy", "nll", "ece", "error_auroc", "epistemic", "seconds")
 
 
 def study():
-    wanted = {"task": "sentiment", "model": "minilm", "recipe": "fast", "attention": "plain", "max_steps": STEPS}
-    job = resolve({**wanted, "samples": 0})
+    told = {"task": "sentiment", "model": "minilm", "recipe": "fast", "attention": "plain"}
+    job = resolve({**told, "max_steps": STEPS, "samples": 0})
     with tempfile.TemporaryDirectory() as folder:
         trained = run(job, folder, report=False).trained
     task, model = job.make_task(), trained.model

@@ -52,10 +52,12 @@ def add(path, record):
 def main(options):
     grid = yaml.safe_load(Path(options.grid).read_text(encoding="utf-8"))
     done = {(r["seed"], r["task"], r["training"]): r.get("settings") for r in records(options.records)}
-    missing = [cell for cell in cells(grid) if cell not in done]
+    planned = cells(grid)
+    missing = [cell for cell in planned if cell not in done]
     print(f"{len(done)} cells are done, {len(missing)} are missing")
-    for seed, task, training in set(cells(grid)) & set(done):
-        if done[seed, task, training] != without_place(settings(grid, task, training, seed, options.data_dir)):
+    for cell in planned:
+        seed, task, training = cell
+        if cell in done and done[cell] != without_place(settings(grid, task, training, seed, options.data_dir)):
             print(f"{task}, {training}, seed {seed}: was made with other settings than the grid has now")
     lock = threading.Lock()
     environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // options.jobs))}
@@ -64,15 +66,14 @@ def main(options):
         seed, task, training = cell
         folder = Path(options.output, task, training.replace(" ", "-"), f"seed-{seed}")
         folder.mkdir(parents=True, exist_ok=True)
-        spec = json.dumps(settings(grid, task, training, seed, options.data_dir))
+        told = settings(grid, task, training, seed, options.data_dir)
         with (folder / "output.txt").open("a", encoding="utf-8") as output:
-            command = [sys.executable, str(CELL), str(folder), spec]
+            command = [sys.executable, str(CELL), str(folder), json.dumps(told)]
             code = subprocess.run(command, stdout=output, stderr=output, env=environment, check=False).returncode
         if code:
             print(f"{folder} failed, see its output.txt", flush=True)
             return
-        told = without_place(json.loads(spec))
-        record = {"task": task, "training": training, "seed": seed, "settings": told}
+        record = {"task": task, "training": training, "seed": seed, "settings": without_place(told)}
         record |= json.loads((folder / "record.json").read_text(encoding="utf-8"))
         with lock:
             add(options.records, record)

@@ -41,8 +41,9 @@ def measure_doubt(
         comparison = with_temperatures(compare(predictors, task.inputs(rows), labels))
         return Doubt(comparison.table, comparison)
     inputs = task.inputs(rows)
-    found = {name: predictor(inputs) for name, predictor in predictors.items()}
-    return Doubt([{"method": name, **measure_results(task, rows, results)} for name, results in found.items()])
+    return Doubt(
+        [{"method": name, **measure_results(task, rows, method(inputs))} for name, method in predictors.items()]
+    )
 
 
 def with_text(task: Task, rows: Dataset) -> Dataset:

@@ -89,7 +89,7 @@ def test_a_cell_measures_every_method(benchmarks, grid, data_folder, tmp_path, t
     assert ("objective" in record) == (training != "plain")
 
 
-def test_the_objective_without_noise_is_the_loss_of_the_plain_model(benchmarks, grid, data_folder, tmp_path):
+def test_the_objective_without_noise_is_the_loss_of_the_plain_model(benchmarks, grid, data_folder):
     """The first k is large, so that draws are close to the mean attention."""
     spec = benchmarks("study").settings(grid, "custom", "BAM k=2", 0, data_folder.parent)
     job = benchmarks("hf_bam.training.settings").resolve(spec)
