@@ -30,15 +30,19 @@ from hf_bam.training.run import Run
 from hf_bam.training.settings import resolve
 from hf_bam.training.temperatures import with_temperatures
 
-RATES = (0.02, 0.05, 0.1, 0.2)
-SHAPES = (5.0, 2.0, 1.0, 0.5, 0.25)
-DRAWS_TO_TUNE, ROWS_TO_TUNE = 8, 400
-BATCH, PASSES = 32, 2
+RATES = (0.05, 0.1, 0.2)
+USUAL_RATE = 0.1
+SHAPES = (5.0, 2.0, 1.0, 0.5)
+DRAWS_TO_TUNE, ROWS_TO_TUNE = 8, 600
+HELD_OUT = ("accuracy", "nll", "ece", "error_auroc", "epistemic")
+BATCH, PASSES, ROWS_OF_OBJECTIVE = 32, 2, 400
 STRANGE = "strange"
+PROBED_SEED = 0
+"""The seed of a training that also says what another strength of its noise would do to its loss."""
 
 
 def main(folder, spec):
-    strange, own = spec.pop(STRANGE, None), spec.pop("own", None)
+    strange, own, screened = (spec.pop(name, None) for name in (STRANGE, "own", "screen"))
     job = resolve(spec)
     process = Run(replace(job, recipe=job.recipe.replace(samples=0)), folder, (), print)
     result = process.go(resume=True, report=False, hub_model_id=None)
@@ -56,9 +60,16 @@ def main(folder, spec):
         rows = some_rows(data.evaluation[own], job.recipe.doubt_rows)
         record["methods"] = list(others(job, task, model, tokenizer, rows, strange))
     else:
-        data = apart(data, own, strange, job.data_dir)
-        record |= classification(job, task, model, tokenizer, data, own, folder)
-        if job.attention == "bam":
+        with torch.autocast("cpu", torch.bfloat16, enabled=job.recipe.precision == "bf16"):
+            predictors, record["held_out"], first = tuned(job, task, model, tokenizer, data.evaluation["holdout"])
+            if screened:  # what is chosen by held-out rows says nothing of the others
+                write_json(folder / "record.json", {**record, "scores": {"holdout": result.scores["holdout"]}})
+                return
+            data = apart(data, own, strange, job.data_dir)
+            record |= classification(job, task, predictors, record["held_out"], data, own)
+        if job.attention == "plain":
+            record["predictions"]["holdout"] = said(first.outcomes["plain"].samples, first.labels)
+        if job.attention == "bam" and job.seed == PROBED_SEED:
             record["objective"] = list(objective(job, task, model, tokenizer, data.train))
     write_json(folder / "record.json", record)
 
@@ -102,22 +113,38 @@ def apart(data, own, strange, data_dir):
     return data
 
 
-def classification(job, task, model, tokenizer, data, own, folder):
-    """All measures of all methods; strengths of noise and temperatures come from rows that were held out."""
+def tuned(job, task, model, tokenizer, rows):
+    """A predictor for each method, how it does on rows that were held out, and what the first one said of them.
+
+    They choose the strength of the noise, where a method has a choice, and the temperature.
+    """
+    rows = some_rows(rows, ROWS_TO_TUNE)
+    predictors, about, first = {}, {}, None
+    for name, strengths in methods(model).items():
+        found = {}
+        for strength, sampler in strengths.items():
+            predictor = Predictor(sampler, tokenizer, DRAWS_TO_TUNE, max_length=job.recipe.max_length)
+            found[strength] = hf_bam.compare({name: predictor}, task.inputs(rows), task.labels(rows))
+        nll = {strength: outcome.table[0]["nll"] for strength, outcome in found.items()}
+        best = min(nll, key=nll.get)
+        first = first or found[best]
+        temperature = best_temperature(found[best].outcomes[name].samples, found[best].labels)
+        own, scaled = with_temperatures(found[best], {name: temperature}).table
+        about[name] = {
+            "best": best,
+            "temperature": temperature,
+            "nll by strength": {str(s): v for s, v in nll.items()},
+        }
+        about[name] |= {key: own[key] for key in HELD_OUT} | {"nll + temperature": scaled["nll"]}
+        predictors[name] = Predictor(strengths[best], tokenizer, job.recipe.samples, max_length=job.recipe.max_length)
+    return predictors, about, first
+
+
+def classification(job, task, predictors, held_out, data, own):
+    """All measures of all methods, with the temperatures that the rows held out have chosen."""
     recipe = job.recipe
     rows = some_rows(data.evaluation[own], recipe.doubt_rows)
-    tuning = some_rows(data.evaluation["holdout"], ROWS_TO_TUNE)
-    predictors, fitted, tried = {}, {}, {}
-    for name, strengths in methods(model).items():
-        outcomes = {}
-        for strength, sampler in strengths.items():
-            predictor = Predictor(sampler, tokenizer, DRAWS_TO_TUNE, max_length=recipe.max_length)
-            found = hf_bam.compare({"": predictor}, task.inputs(tuning), task.labels(tuning))
-            outcomes[strength] = found.table[0]["nll"], found.outcomes[""].samples
-        best = min(outcomes, key=lambda strength: outcomes[strength][0])
-        tried[name] = {"best": best, "nll": {str(strength): nll for strength, (nll, _) in outcomes.items()}}
-        fitted[name] = tried[name]["temperature"] = best_temperature(outcomes[best][1], found.labels)
-        predictors[name] = Predictor(strengths[best], tokenizer, recipe.samples, max_length=recipe.max_length)
+    fitted = {name: about["temperature"] for name, about in held_out.items()}
     strange = data.test[STRANGE][: recipe.doubt_rows] or None
     found = hf_bam.compare(predictors, task.inputs(rows), task.labels(rows), out_of_domain=strange)
     found = with_temperatures(found, fitted)
@@ -127,23 +154,29 @@ def classification(job, task, model, tokenizer, data, own, folder):
         row |= {f"score_{name}": value for name, value in task.score(rows, guesses).items()}
         if "disagreement" in rows.column_names:
             row["disagreement"] = metrics.spearman(metrics.predictive_entropy(samples), rows["disagreement"])
-    arrays = {"labels": found.labels}
-    for name in predictors:
-        arrays |= {f"own/{name}": found.outcomes[name].samples}
+    record = {"methods": found.table, "rows": len(rows)}
+    if job.attention == "plain":
+        record["predictions"] = {"own": said(found.outcomes["plain"].samples, found.labels)}
         if found.out_of_domain is not None:
-            arrays[f"strange/{name}"] = found.out_of_domain[name].samples
-    np.savez_compressed(folder / "samples.npz", **{name: np.asarray(x, np.float32) for name, x in arrays.items()})
-    return {"methods": found.table, "held_out": tried, "rows": len(rows)}
+            record["predictions"][STRANGE] = said(found.out_of_domain["plain"].samples)
+        if "disagreement" in rows.column_names:
+            record["disagreement"] = list(rows["disagreement"])
+    return record
+
+
+def said(samples, labels=()):
+    """Single predictions, and labels, as a record keeps them: an ensemble is made of several records."""
+    return {"probabilities": samples[0].round(6).tolist(), "labels": [int(label) for label in labels]}
 
 
 def objective(job, task, model, tokenizer, rows):
     """Task loss and KL of training rows by strength of the noise, without dropout: what a learned k would go by."""
-    features = task.encode(some_rows(rows, ROWS_TO_TUNE), tokenizer, job.recipe.max_length, training=True)
+    features = task.encode(some_rows(rows, ROWS_OF_OBJECTIVE), tokenizer, job.recipe.max_length, training=True)
     collate, config = task.collator(tokenizer, model), hf_bam.get_config(model)
     batches = [collate([features[i] for i in batch]) for batch in sorted_batches(feature_lengths(features), BATCH)]
     batches = [batch for batch in batches for _ in range(PASSES)]
     sizes = [len(batch["labels"]) for batch in batches]
-    for k in (20.0, 10.0, *SHAPES):
+    for k in (20.0, 10.0, *SHAPES, 0.25):
         noisy = with_noise(model, config, k).model.train()
         for module, name, _ in dropouts(noisy):
             setattr(module, name, 0.0)
@@ -156,21 +189,17 @@ def objective(job, task, model, tokenizer, rows):
 
 def methods(model):
     """Samplers by method and by strength of the noise; one without a choice has one strength, None."""
-    if not hf_bam.is_patched(model):
-        every, last = (
-            hf_bam.BamConfig(prior="none", **what) for what in ({"noise": "entry"}, {"noise": "token", "layers": 1})
-        )
-        return {
-            "plain": {None: Plain(model)},
-            "MC dropout": {rate: Dropout(model, rate=rate) for rate in RATES},
-            "noise untrained": {k: with_noise(model, every, k) for k in SHAPES},
-            "token noise untrained": {k: with_noise(model, last, k) for k in SHAPES},
-        }
-    config = hf_bam.get_config(model)
+    if hf_bam.is_patched(model):
+        both = Bam(model, dropout=USUAL_RATE)
+        return {"mean": {None: Plain(model)}, "draws": {None: Bam(model)}, "draws and dropout": {None: both}}
+    every, last = (
+        hf_bam.BamConfig(prior="none", **what) for what in ({"noise": "entry"}, {"noise": "token", "layers": 1})
+    )
     return {
-        "mean": {None: Plain(model)},
-        "draws": {None: Bam(model)},
-        "draws, chosen k": {k: with_noise(model, config, k) for k in SHAPES},
+        "plain": {None: Plain(model)},
+        "MC dropout": {rate: Dropout(model, rate=rate) for rate in RATES},
+        "noise untrained": {k: with_noise(model, every, k) for k in SHAPES},
+        "token noise untrained": {k: with_noise(model, last, k) for k in SHAPES},
     }
 
 

@@ -1,33 +1,52 @@
-"""Deep ensembles of the study: the plain models of several seeds together, from the predictions of their cells."""
-
-from pathlib import Path
+"""Deep ensembles of the study: the plain models of several seeds together, from what their records say."""
 
 import numpy as np
 
 from hf_bam import metrics
 from hf_bam.comparison import measure
+from hf_bam.prediction.calibration import best_temperature
 from hf_bam.tasks import get_task
-from hf_bam.training.temperatures import as_results
+from hf_bam.training.temperatures import as_results, at
 
 MEMBERS = 5
 
 
-def record(task, output):
-    """As a cell would say it, or None where there are too few plain models that classify."""
-    files = [Path(output, task, "plain", f"seed-{seed}", "samples.npz") for seed in range(MEMBERS)]
-    if not all(file.exists() for file in files):
-        return None
-    members = [np.load(file) for file in files]
+def ensembles(found):
+    """A record as a cell would write it for each task that has enough plain models."""
+    tasks = dict.fromkeys(record["task"] for record in found)
+    for task in tasks:
+        members = [r for r in found if (r["task"], r["training"]) == (task, "plain") and "predictions" in r]
+        if len(members) >= MEMBERS:
+            yield together(task, members[:MEMBERS])
+
+
+def together(task, members):
+    """The mean of the members' predictions, once as it is and once with a temperature that held-out rows choose."""
     drawn = {
-        which: np.concatenate([member[f"{which}/plain"] for member in members]).astype(float)
-        for which in ("own", "strange")
-        if f"{which}/plain" in members[0]
+        name: np.array([member["predictions"][name]["probabilities"] for member in members])  # (S, B, C)
+        for name in members[0]["predictions"]
     }
-    own = drawn["own"]
-    labels = members[0]["labels"].astype(int)
-    row = {"method": f"ensemble of {MEMBERS}", **measure(as_results(own), labels), "draws": float(MEMBERS)}
-    if "strange" in drawn:
-        row["ood_auroc"] = metrics.ood_auroc(*map(metrics.predictive_entropy, drawn.values()))
-    guesses = own.mean(axis=0).argmax(axis=-1).tolist()
-    row |= {f"score_{name}": value for name, value in get_task(task).measure(labels.tolist(), guesses).items()}
-    return {"task": task, "training": "ensemble", "seed": 0, "methods": [row], "rows": len(labels)}
+    labels = {name: np.array(members[0]["predictions"][name]["labels"]) for name in ("own", "holdout")}
+    temperature = best_temperature(drawn["holdout"], labels["holdout"])
+    seconds = sum(member["methods"][0]["seconds"] for member in members)
+    rows = []
+    for end, degree in {"": 1.0, " + temperature": temperature}.items():
+        own = at(drawn["own"], degree)
+        row = {"method": f"ensemble of {len(members)}{end}", **measure(as_results(own), labels["own"])}
+        doubt = metrics.predictive_entropy(own)
+        if "strange" in drawn:
+            row["ood_auroc"] = metrics.ood_auroc(doubt, metrics.predictive_entropy(at(drawn["strange"], degree)))
+        if "disagreement" in members[0]:
+            row["disagreement"] = metrics.spearman(doubt, members[0]["disagreement"])
+        guesses = own.mean(axis=0).argmax(axis=-1).tolist()
+        scores = get_task(task).measure(labels["own"].tolist(), guesses)
+        row |= {f"score_{name}": value for name, value in scores.items()}
+        rows.append({**row, "draws": float(len(members)), "seconds": seconds})
+    return {
+        "task": task,
+        "training": "ensemble",
+        "seed": 0,
+        "methods": rows,
+        "rows": len(labels["own"]),
+        "training_seconds": sum(member["training_seconds"] for member in members),
+    }

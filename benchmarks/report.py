@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import render
+from ensemble import ensembles
 from matplotlib.figure import Figure
 from render import fill, markdown
 from scipy import stats
@@ -15,6 +17,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 SCORES = {"cola": "score_matthews", "mrpc": "score_f1", "sts-b": "pearson", "squad": "f1", "translation": "bleu"}
 COSTS = {"training": "training_seconds", "memory": "peak_megabytes"}
 ENOUGH_SEEDS = 3
+TRAINED = ("mean", "draws", "draws and dropout")
 KL_WEIGHTS, SHOWN = (0, 0.001, 0.01, 0.1, 1), (20, 5, 1)
 BETTER_HIGH = ("score", "error_auroc", "pavpu", "ood_auroc", "disagreement")
 MEASURES = (
@@ -41,7 +44,7 @@ def frame(found):
     for record in found:
         base = plain.get((record["task"], record["seed"]), {})
         costs = {f"{name} / plain": ratio(record, base, key) for name, key in COSTS.items()}
-        for row in record["methods"]:
+        for row in record.get("methods", []):
             name = (
                 row["method"]
                 if record["training"] in ("plain", "ensemble")
@@ -138,22 +141,52 @@ def rank_table(rows):
 
 
 def choice_table(found):
-    """NLL of the held-out rows, mean over seeds: without noise, and with draws at every strength of it."""
+    """NLL of the held-out rows, mean over seeds: of a plain model without noise, and with every strength of it."""
     rows = []
     for record in found:
         held_out = record.get("held_out", {})
-        for method, tried in held_out.items():
-            if "1.0" in tried["nll"]:
-                plain = record["training"] == "plain"
-                name, without = (method, "plain") if plain else (record["training"], "mean")
-                alone = held_out[without]["nll"]["None"]
-                rows.append({"task": record["task"], "method": name, "no noise": alone, **tried["nll"]})
+        for method, about in held_out.items():
+            if "1.0" in about["nll by strength"]:
+                alone = held_out["plain"]["nll"]
+                rows.append({"task": record["task"], "method": method, "no noise": alone, **about["nll by strength"]})
     if not rows:
         return ""
     table = pd.DataFrame(rows).groupby(["task", "method"], sort=False).mean()
     lines = [[*key, *(f"{value:.3f}" for value in row)] for key, row in table.iterrows()]
     names = [f"k = {float(name):g}" if name != "no noise" else name for name in table]
     return markdown([*table.index.names, *names], lines)
+
+
+def screen_table(found):
+    """What the trainings reach on the rows that choose between them: mean over seeds, and standard deviation."""
+    rows = []
+    for record in found:
+        about = record.get("held_out", {})
+        one, drawn, both = ("plain", "MC dropout", "") if record["training"] == "plain" else TRAINED
+        if drawn in about:
+            rows.append(
+                {
+                    "task": record["task"],
+                    "training": record["training"],
+                    "accuracy": about[one]["accuracy"],
+                    "nll, one prediction": about[one]["nll"],
+                    "draws": about[drawn]["nll"],
+                    "draws + temperature": about[drawn]["nll + temperature"],
+                    "draws and dropout": about.get(both, {}).get("nll"),
+                    "error_auroc, one prediction": about[one]["error_auroc"],
+                    "error_auroc, draws": about[drawn]["error_auroc"],
+                    "epistemic": about[drawn]["epistemic"],
+                }
+            )
+    if not rows:
+        return ""
+    table = pd.DataFrame(rows)
+    names = list(table)[2:]
+    lines = [
+        [*key, len(own), *(cell(own[name]) for name in names)]
+        for key, own in table.groupby(["task", "training"], sort=False)
+    ]
+    return markdown(["task", "training", "seeds", *names], lines)
 
 
 def objective_table(found):
@@ -173,6 +206,14 @@ def objective_table(found):
         lines.append([*key, *losses, *(f"{k:g}" for k in best)])
     header = [*(f"loss / KL, k = {k}" for k in SHOWN), *(f"best k, KL x {weight}" for weight in KL_WEIGHTS)]
     return markdown(["task", "training", *header], lines)
+
+
+def spread_table(tried):
+    """How far draws move the log odds of a plain model, and what that does to its predictions."""
+    about = ("method", "layers", "k", "rate")
+    measures = ("logit_deviation", "accuracy", "nll", "nll_with_temperature", "ece", "error_auroc", "epistemic")
+    lines = [[*(row.get(name, "-") for name in about), *(f"{row[name]:.3f}" for name in measures)] for row in tried]
+    return markdown([*about, *measures], lines)
 
 
 def cost_table(rows):
@@ -208,6 +249,7 @@ def plot(rows):
 
 def main(options):
     found = records(options.records)
+    found += list(ensembles(found))
     rows = frame(found)
     classes = rows[rows["nll"].notna()]
     tables = "\n\n".join(f"### {task}\n\n{task_table(own)}" for task, own in rows.groupby("task", sort=False))
@@ -216,8 +258,10 @@ def main(options):
         "tasks": tables,
         "differences": difference_table(classes),
         "ranks": rank_table(classes),
+        "screen": screen_table(found),
         "choice": choice_table(found),
         "objective": objective_table(found),
+        "spread": spread_table(render.rows("spread")),
         "costs": cost_table(rows),
     }
     fill(DOCS / "results.md", parts)

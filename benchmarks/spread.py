@@ -8,6 +8,7 @@ import tempfile
 from itertools import product
 
 import numpy as np
+import torch
 from cell import RATES, SHAPES, with_noise
 
 import hf_bam
@@ -18,13 +19,13 @@ from hf_bam.training.settings import resolve
 from hf_bam.training.temperatures import with_temperatures
 
 KINDS, LAYERS = ("entry", "key", "token"), ("all", 1)
-STEPS, ROWS, DRAWS, DROPOUT = 250, 300, 16, 0.1
+STEPS, ROWS, DRAWS, DROPOUT = 300, 300, 16, 0.1
 MEASURES = ("accuracy", "nll", "ece", "error_auroc", "epistemic", "seconds")
 
 
 def study():
     told = {"task": "sentiment", "model": "minilm", "recipe": "fast", "attention": "plain"}
-    job = resolve({**told, "max_steps": STEPS, "samples": 0})
+    job = resolve({**told, "precision": "bf16", "max_steps": STEPS, "samples": 0})
     with tempfile.TemporaryDirectory() as folder:
         trained = run(job, folder, report=False).trained
     task, model = job.make_task(), trained.model
@@ -32,7 +33,8 @@ def study():
 
     def measured(sampler, **about):
         predictor = Predictor(sampler, trained.tokenizer, DRAWS, max_length=job.recipe.max_length)
-        found = with_temperatures(hf_bam.compare({"": predictor}, task.inputs(rows), task.labels(rows)))
+        with torch.autocast("cpu", torch.bfloat16):
+            found = with_temperatures(hf_bam.compare({"": predictor}, task.inputs(rows), task.labels(rows)))
         odds = np.log(found.outcomes[""].samples[..., 1] / found.outcomes[""].samples[..., 0])  # (S, B)
         own, scaled = found.table
         row = {**about, "logit_deviation": float(odds.std(axis=0).mean()), "nll_with_temperature": scaled["nll"]}

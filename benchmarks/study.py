@@ -12,7 +12,6 @@ import threading
 from itertools import product
 from pathlib import Path
 
-import ensemble
 import yaml
 
 from hf_bam.training.settings import merge
@@ -81,7 +80,3 @@ def main(options):
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(run, missing))
-    for task in grid["tasks"]:
-        together = None if (0, task, "ensemble") in done else ensemble.record(task, options.output)
-        if together is not None:
-            add(options.records, together)

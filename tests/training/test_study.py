@@ -11,6 +11,7 @@ import pytest
 import torch
 import yaml
 from scipy import stats
+from sklearn.metrics import log_loss
 
 import hf_bam
 
@@ -66,7 +67,7 @@ def test_every_cell_of_the_committed_plan_can_be_resolved(benchmarks):
     grid = yaml.safe_load((BENCHMARKS / "study.yaml").read_text())
     for seed, task, training in study.cells(grid):
         spec = study.settings(grid, task, training, seed, "data")
-        job = resolve({name: value for name, value in spec.items() if name not in ("strange", "own")})
+        job = resolve({name: value for name, value in spec.items() if name not in ("strange", "own", "screen")})
         assert (job.task, job.seed, job.attention) == (task, seed, "plain" if training == "plain" else "bam")
 
 
@@ -76,17 +77,29 @@ def test_a_cell_measures_every_method(benchmarks, grid, data_folder, tmp_path, t
     benchmarks("cell").main(tmp_path, spec)
     record = json.loads((tmp_path / "record.json").read_text())
     kinds = ["plain", "MC dropout", "noise untrained", "token noise untrained"]
-    kinds = kinds if training == "plain" else ["mean", "draws", "draws, chosen k"]
+    kinds = kinds if training == "plain" else ["mean", "draws", "draws and dropout"]
     assert [row["method"] for row in record["methods"]] == [*kinds, *(f"{kind} + temperature" for kind in kinds)]
-    samples = np.load(tmp_path / "samples.npz")
-    for row in record["methods"][: len(kinds)]:
-        drawn = samples[f"own/{row['method']}"]
-        assert len(drawn) == (1 if row["method"] in ("plain", "mean") else 3)
-        right = drawn.mean(axis=0).argmax(axis=-1) == samples["labels"]
-        assert row["accuracy"] == row["score_accuracy"] == right.mean()
-    for tried in record["held_out"].values():
-        assert tried["nll"][str(tried["best"])] == min(tried["nll"].values())
+    for name, tried in record["held_out"].items():
+        assert tried["nll by strength"][str(tried["best"])] == min(tried["nll by strength"].values()) == tried["nll"]
+        assert tried["nll + temperature"] <= tried["nll"]
+        (row,) = (row for row in record["methods"] if row["method"] == name)
+        assert row["draws"] == (1 if name in ("plain", "mean") else 3)
+        assert row["accuracy"] == row["score_accuracy"]
     assert ("objective" in record) == (training != "plain")
+    if training == "plain":
+        own, first = record["predictions"]["own"], record["methods"][0]
+        assert first["nll"] == pytest.approx(log_loss(own["labels"], own["probabilities"]), abs=1e-4)
+        assert len(record["predictions"]["holdout"]["labels"]) == 12
+
+
+def test_a_screened_cell_says_nothing_of_the_evaluation_sets(benchmarks, grid, data_folder, tmp_path):
+    grid["trainings"]["BAM k=2"]["screen"] = True
+    spec = benchmarks("study").settings(grid, "custom", "BAM k=2", 0, data_folder.parent)
+    benchmarks("cell").main(tmp_path, spec)
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert list(record["scores"]) == ["holdout"]
+    assert "methods" not in record
+    assert record["held_out"]["draws"]["nll"] > 0
 
 
 def test_the_objective_without_noise_is_the_loss_of_the_plain_model(benchmarks, grid, data_folder):
@@ -140,40 +153,56 @@ def test_differences_to_plain_are_paired(benchmarks):
     assert (mean - half, mean + half) == pytest.approx(interval)
 
 
-@pytest.mark.parametrize("which", [("own", "strange"), ("own",)])
-def test_an_ensemble_is_the_mean_of_its_members(benchmarks, tmp_path, which):
-    ensemble = benchmarks("ensemble")
+@pytest.mark.parametrize("which", [("own", "holdout", "strange"), ("own", "holdout")])
+def test_an_ensemble_is_the_mean_of_its_members(benchmarks, which):
     generator = np.random.default_rng(0)
-    labels, members = np.arange(20) % 2, generator.dirichlet([1, 1], size=(5, 1, 20))
-    for seed, own in enumerate(members):
-        assert ensemble.record("rte", tmp_path) is None
-        folder = tmp_path / "rte" / "plain" / f"seed-{seed}"
-        folder.mkdir(parents=True)
-        np.savez(folder / "samples.npz", labels=labels, **{f"{part}/plain": own for part in which})
-    (row,) = ensemble.record("rte", tmp_path)["methods"]
-    mean = members.mean(axis=(0, 1))
+    labels, members = np.arange(20) % 2, generator.dirichlet([1, 1], size=(5, 20))
+    found = [
+        {
+            "task": "rte",
+            "training": "plain",
+            "training_seconds": 7.0,
+            "methods": [{"seconds": 1.0}],
+            "predictions": {name: {"probabilities": own.tolist(), "labels": labels.tolist()} for name in which},
+        }
+        for own in members
+    ]
+    ensembles = benchmarks("ensemble").ensembles
+    assert list(ensembles(found[1:])) == []
+    (record,) = ensembles(found)
+    row, scaled = record["methods"]
+    mean = members.mean(axis=0)
+    assert record["training_seconds"] == 35
     assert row["score_accuracy"] == (mean.argmax(axis=-1) == labels).mean()
-    assert row["nll"] == pytest.approx(-np.log(mean[np.arange(20), labels]).mean())
+    assert row["nll"] == pytest.approx(log_loss(labels, mean))
     assert row.get("ood_auroc", 0.5) == pytest.approx(0.5)
     assert ("ood_auroc" in row) == ("strange" in which)
+    assert scaled["nll"] < row["nll"]  # the temperature is chosen on the same rows here
+
+
+def held_out(**values):
+    names = ("accuracy", "nll", "error_auroc", "epistemic", "nll + temperature")
+    return {"nll by strength": {"None": values.get("nll")}, **dict.fromkeys(names, 0.5), **values}
 
 
 def test_the_table_of_choices_has_the_nll_at_every_strength(benchmarks):
-    tried = {"None": 0.5}, {"5.0": 0.4, "1.0": 0.3}, {"0.1": 0.45}
-    names = "plain", "noise untrained", "MC dropout"
-    held_out = {name: {"nll": nll} for name, nll in zip(names, tried, strict=True)}
-    other = {
-        "mean": {"nll": {"None": 0.6}},
-        "draws": {"nll": {"None": 0.5}},
-        "draws, chosen k": {"nll": {"5.0": 0.2, "1.0": 0.1}},
-    }
+    noisy = held_out(**{"nll by strength": {"5.0": 0.4, "1.0": 0.3}})
+    plain = {"plain": held_out(nll=0.5), "noise untrained": noisy, "MC dropout": held_out()}
     found = [
-        {"task": "t", "training": "plain", "held_out": held_out},
-        {"task": "t", "training": "x", "held_out": other},
+        {"task": "t", "training": "plain", "seed": 0, "held_out": plain},
+        {"task": "t", "training": "x", "seed": 0, "held_out": {"mean": held_out(), "draws": held_out()}},
     ]
-    *_, first, second = benchmarks("report").choice_table(found).splitlines()
-    assert first == "| t | noise untrained | 0.500 | 0.400 | 0.300 |"
-    assert second == "| t | x | 0.600 | 0.200 | 0.100 |"
+    *_, last = benchmarks("report").choice_table(found).splitlines()
+    assert last == "| t | noise untrained | 0.500 | 0.400 | 0.300 |"
+
+
+def test_the_table_of_trainings_has_their_means_on_held_out_rows(benchmarks):
+    found = [
+        {"task": "t", "training": "x", "seed": seed, "held_out": {"mean": held_out(nll=nll), "draws": held_out()}}
+        for seed, nll in enumerate([0.2, 0.4])
+    ]
+    *_, last = benchmarks("report").screen_table(found).splitlines()
+    assert last.startswith("| t | x | 2 | 0.500 ± 0.000 | 0.300 ± 0.141 | 0.500 ± 0.000 |")
 
 
 def test_the_table_of_the_objective_has_the_k_that_each_weight_of_the_kl_prefers(benchmarks):
