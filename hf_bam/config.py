@@ -55,8 +55,9 @@ class BamConfig:
     """A constant Gamma shape for `prior="fixed"`. None: uniform prior attention, by `prior_shape`."""
     sigma_prior: float = 1.0
     """Standard deviation of the Lognormal prior's log weights."""
-    kl_weight: float = 0.01
-    """Weight of the KL in the loss, once annealing is over."""
+    kl_weight: float = 1e-4
+    """Weight of the KL in the loss, once annealing is over. The KL pulls the attention towards the prior in proportion
+    to `kl_weight * beta`."""
     kl_reduction: Reduction = "mean"
     """`"mean"`: over an example's heads, queries and keys and over the layers; `"sum"`: the literal ELBO. Both are
     then averaged over the examples of a batch. Padding never counts."""
