@@ -147,11 +147,11 @@ def choice_table(found):
         held_out = record.get("held_out", {})
         for method, about in held_out.items():
             if "1.0" in about["nll by strength"]:
-                alone = held_out["plain"]["nll"]
-                rows.append({"task": record["task"], "method": method, "no noise": alone, **about["nll by strength"]})
+                about = {"no noise": held_out["plain"]["nll"], **about["nll by strength"]}
+                rows.append({"task": record["task"], "training": record["training"], "method": method, **about})
     if not rows:
         return ""
-    table = pd.DataFrame(rows).groupby(["task", "method"], sort=False).mean()
+    table = pd.DataFrame(rows).groupby(["task", "training", "method"], sort=False).mean()
     lines = [[*key, *(f"{value:.3f}" for value in row)] for key, row in table.iterrows()]
     names = [f"k = {float(name):g}" if name != "no noise" else name for name in table]
     return markdown([*table.index.names, *names], lines)
@@ -162,7 +162,7 @@ def screen_table(found):
     rows = []
     for record in found:
         about = record.get("held_out", {})
-        one, drawn, both = ("plain", "MC dropout", "") if record["training"] == "plain" else TRAINED
+        one, drawn, both = ("plain", "MC dropout", "") if "plain" in about else TRAINED
         if drawn in about:
             rows.append(
                 {
@@ -170,6 +170,7 @@ def screen_table(found):
                     "training": record["training"],
                     "accuracy": about[one]["accuracy"],
                     "nll, one prediction": about[one]["nll"],
+                    "one + temperature": about[one]["nll + temperature"],
                     "draws": about[drawn]["nll"],
                     "draws + temperature": about[drawn]["nll + temperature"],
                     "draws and dropout": about.get(both, {}).get("nll"),
@@ -180,7 +181,7 @@ def screen_table(found):
             )
     if not rows:
         return ""
-    table = pd.DataFrame(rows)
+    table = pd.DataFrame(rows).sort_values("task", kind="stable")
     names = list(table)[2:]
     lines = [
         [*key, len(own), *(cell(own[name]) for name in names)]

@@ -193,7 +193,7 @@ def test_the_table_of_choices_has_the_nll_at_every_strength(benchmarks):
         {"task": "t", "training": "x", "seed": 0, "held_out": {"mean": held_out(), "draws": held_out()}},
     ]
     *_, last = benchmarks("report").choice_table(found).splitlines()
-    assert last == "| t | noise untrained | 0.500 | 0.400 | 0.300 |"
+    assert last == "| t | plain | noise untrained | 0.500 | 0.400 | 0.300 |"
 
 
 def test_the_table_of_trainings_has_their_means_on_held_out_rows(benchmarks):
@@ -201,7 +201,11 @@ def test_the_table_of_trainings_has_their_means_on_held_out_rows(benchmarks):
         {"task": "t", "training": "x", "seed": seed, "held_out": {"mean": held_out(nll=nll), "draws": held_out()}}
         for seed, nll in enumerate([0.2, 0.4])
     ]
-    *_, last = benchmarks("report").screen_table(found).splitlines()
+    found.append(
+        {"task": "s", "training": "y", "seed": 0, "held_out": {"plain": held_out(), "MC dropout": held_out()}}
+    )
+    *_, first, last = benchmarks("report").screen_table(found).splitlines()
+    assert first.startswith("| s | y | 1 | 0.500 | 0.500 |")
     assert last.startswith("| t | x | 2 | 0.500 ± 0.000 | 0.300 ± 0.141 | 0.500 ± 0.000 |")
 
 
