@@ -23,7 +23,7 @@ from hf_bam.prediction.samplers import dropouts
 from hf_bam.tasks import get_task
 from hf_bam.tasks.squad import read
 from hf_bam.training.batching import feature_lengths, sorted_batches
-from hf_bam.training.doubt import make_predictors, measure_results
+from hf_bam.training.doubt import USUAL_DROPOUT, make_predictors, measure_results
 from hf_bam.training.evaluation import some_rows
 from hf_bam.training.results import write_json
 from hf_bam.training.run import Run
@@ -31,7 +31,6 @@ from hf_bam.training.settings import resolve
 from hf_bam.training.temperatures import with_temperatures
 
 RATES = (0.05, 0.1, 0.2)
-USUAL_RATE = 0.1
 SHAPES = (5.0, 2.0, 1.0, 0.5)
 DRAWS_TO_TUNE, ROWS_TO_TUNE = 8, 600
 HELD_OUT = ("accuracy", "nll", "ece", "error_auroc", "epistemic")
@@ -190,7 +189,7 @@ def objective(job, task, model, tokenizer, rows):
 def methods(model):
     """Samplers by method and by strength of the noise; one without a choice has one strength, None."""
     if hf_bam.is_patched(model):
-        both = Bam(model, dropout=USUAL_RATE)
+        both = Bam(model, dropout=USUAL_DROPOUT)
         return {"mean": {None: Plain(model)}, "draws": {None: Bam(model)}, "draws and dropout": {None: both}}
     every, last = (
         hf_bam.BamConfig(prior="none", **what) for what in ({"noise": "entry"}, {"noise": "token", "layers": 1})

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import render
 from ensemble import ensembles
 from matplotlib.figure import Figure
 from render import fill, markdown
+from render import rows as rows_of
 from scipy import stats
 from study import records
 
@@ -262,7 +262,7 @@ def main(options):
         "screen": screen_table(found),
         "choice": choice_table(found),
         "objective": objective_table(found),
-        "spread": spread_table(render.rows("spread")),
+        "spread": spread_table(rows_of("spread")),
         "costs": cost_table(rows),
     }
     fill(DOCS / "results.md", parts)

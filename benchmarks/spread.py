@@ -13,13 +13,14 @@ from cell import RATES, SHAPES, with_noise
 
 import hf_bam
 from hf_bam.prediction import Dropout, Plain, Predictor
+from hf_bam.training.doubt import USUAL_DROPOUT
 from hf_bam.training.evaluation import some_rows
 from hf_bam.training.run import run
 from hf_bam.training.settings import resolve
 from hf_bam.training.temperatures import with_temperatures
 
 KINDS, LAYERS = ("entry", "key", "token"), ("all", 1)
-STEPS, ROWS, DRAWS, DROPOUT = 300, 300, 16, 0.1
+STEPS, ROWS, DRAWS = 300, 300, 16
 MEASURES = ("accuracy", "nll", "ece", "error_auroc", "epistemic", "seconds")
 
 
@@ -47,5 +48,5 @@ def study():
         config = hf_bam.BamConfig(prior="none", noise=kind, layers=layers)
         yield measured(with_noise(model, config, k), method=kind, k=k, layers=layers)
         if k == 1:
-            both = with_noise(model, config, k, dropout=DROPOUT)
-            yield measured(both, method=kind, k=k, layers=layers, rate=DROPOUT)
+            both = with_noise(model, config, k, dropout=USUAL_DROPOUT)
+            yield measured(both, method=kind, k=k, layers=layers, rate=USUAL_DROPOUT)

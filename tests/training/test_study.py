@@ -89,6 +89,8 @@ def test_a_cell_measures_every_method(benchmarks, grid, data_folder, tmp_path, t
     if training == "plain":
         own, first = record["predictions"]["own"], record["methods"][0]
         assert first["nll"] == pytest.approx(log_loss(own["labels"], own["probabilities"]), abs=1e-4)
+        right = np.argmax(own["probabilities"], axis=-1) == own["labels"]
+        assert first["accuracy"] == right.mean()
         assert len(record["predictions"]["holdout"]["labels"]) == 12
 
 
