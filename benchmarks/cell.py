@@ -37,7 +37,7 @@ HELD_OUT = ("accuracy", "nll", "ece", "error_auroc", "epistemic")
 BATCH, PASSES, ROWS_OF_OBJECTIVE = 32, 2, 400
 STRANGE = "strange"
 PROBED_SEED = 0
-"""The seed of a training that also says what another strength of its noise would do to its loss."""
+"""The seed of a training that also tries other noise than its own, and says what it would do to its loss."""
 
 
 def main(folder, spec):
@@ -53,7 +53,9 @@ def main(folder, spec):
     model, tokenizer = task.build(str(folder / "model"), data)
     if job.attention == "bam":
         hf_bam.load(model, folder / "model")
-    record = {"scores": result.scores, "steps": result.about["steps"], **json.loads(cost.read_text(encoding="utf-8"))}
+    sets = ["holdout"] if screened else result.scores  # what is chosen by held-out rows says nothing of the others
+    record = {"scores": {name: result.scores[name] for name in sets}, "steps": result.about["steps"]}
+    record |= json.loads(cost.read_text(encoding="utf-8"))
     own = own or next(name for name in data.evaluation if name != "holdout")
     if task.labels(data.evaluation[own]) is None:
         rows = some_rows(data.evaluation[own], job.recipe.doubt_rows)
@@ -61,14 +63,10 @@ def main(folder, spec):
     else:
         with torch.autocast("cpu", torch.bfloat16, enabled=job.recipe.precision == "bf16"):
             predictors, record["held_out"], first = tuned(job, task, model, tokenizer, data.evaluation["holdout"])
-            if screened:  # what is chosen by held-out rows says nothing of the others
-                write_json(folder / "record.json", {**record, "scores": {"holdout": result.scores["holdout"]}})
-                return
-            data = apart(data, own, strange, job.data_dir)
-            record |= classification(job, task, predictors, record["held_out"], data, own)
-        if job.attention == "plain":
-            record["predictions"]["holdout"] = said(first.outcomes["plain"].samples, first.labels)
-        if job.attention == "bam" and job.seed == PROBED_SEED:
+            if not screened:
+                data = apart(data, own, strange, job.data_dir)
+                record |= classification(job, task, predictors, record["held_out"], first, data, own)
+        if job.attention == "bam" and job.seed == PROBED_SEED and not screened:
             record["objective"] = list(objective(job, task, model, tokenizer, data.train))
     write_json(folder / "record.json", record)
 
@@ -119,7 +117,7 @@ def tuned(job, task, model, tokenizer, rows):
     """
     rows = some_rows(rows, ROWS_TO_TUNE)
     predictors, about, first = {}, {}, None
-    for name, strengths in methods(model).items():
+    for name, strengths in methods(model, probed=job.seed == PROBED_SEED).items():
         found = {}
         for strength, sampler in strengths.items():
             predictor = Predictor(sampler, tokenizer, DRAWS_TO_TUNE, max_length=job.recipe.max_length)
@@ -139,8 +137,11 @@ def tuned(job, task, model, tokenizer, rows):
     return predictors, about, first
 
 
-def classification(job, task, predictors, held_out, data, own):
-    """All measures of all methods, with the temperatures that the rows held out have chosen."""
+def classification(job, task, predictors, held_out, first, data, own):
+    """All measures of all methods, with the temperatures that the rows held out have chosen.
+
+    A plain model's single predictions are kept, with those of the held-out rows, `first`.
+    """
     recipe = job.recipe
     rows = some_rows(data.evaluation[own], recipe.doubt_rows)
     fitted = {name: about["temperature"] for name, about in held_out.items()}
@@ -155,7 +156,10 @@ def classification(job, task, predictors, held_out, data, own):
             row["disagreement"] = metrics.spearman(metrics.predictive_entropy(samples), rows["disagreement"])
     record = {"methods": found.table, "rows": len(rows)}
     if job.attention == "plain":
-        record["predictions"] = {"own": said(found.outcomes["plain"].samples, found.labels)}
+        record["predictions"] = {
+            name: said(outcome.outcomes["plain"].samples, outcome.labels)
+            for name, outcome in {"own": found, "holdout": first}.items()
+        }
         if found.out_of_domain is not None:
             record["predictions"][STRANGE] = said(found.out_of_domain["plain"].samples)
         if "disagreement" in rows.column_names:
@@ -186,20 +190,18 @@ def objective(job, task, model, tokenizer, rows):
         yield {"k": k, **means}
 
 
-def methods(model):
+def methods(model, probed):
     """Samplers by method and by strength of the noise; one without a choice has one strength, None."""
     if hf_bam.is_patched(model):
-        both = Bam(model, dropout=USUAL_DROPOUT)
-        return {"mean": {None: Plain(model)}, "draws": {None: Bam(model)}, "draws and dropout": {None: both}}
-    every, last = (
-        hf_bam.BamConfig(prior="none", **what) for what in ({"noise": "entry"}, {"noise": "token", "layers": 1})
-    )
-    return {
-        "plain": {None: Plain(model)},
-        "MC dropout": {rate: Dropout(model, rate=rate) for rate in RATES},
-        "noise untrained": {k: with_noise(model, every, k) for k in SHAPES},
-        "token noise untrained": {k: with_noise(model, last, k) for k in SHAPES},
-    }
+        found = {"mean": {None: Plain(model)}, "draws": {None: Bam(model)}}
+        return found | ({"draws and dropout": {None: Bam(model, dropout=USUAL_DROPOUT)}} if probed else {})
+    found = {"plain": {None: Plain(model)}, "MC dropout": {rate: Dropout(model, rate=rate) for rate in RATES}}
+    if probed:
+        every = hf_bam.BamConfig(prior="none", noise="entry")
+        last = every.replace(noise="token", layers=1)
+        found["noise untrained"] = {k: with_noise(model, every, k) for k in SHAPES}
+        found["token noise untrained"] = {k: with_noise(model, last, k) for k in SHAPES}
+    return found
 
 
 def with_noise(model, config, k, dropout=None):

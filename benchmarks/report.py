@@ -1,5 +1,6 @@
 """Tables and plots of the study on real tasks, from results/study.jsonl into docs/results.md."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,24 @@ COSTS = {"training": "training_seconds", "memory": "peak_megabytes"}
 ENOUGH_SEEDS = 3
 TRAINED = ("mean", "draws", "draws and dropout")
 KL_WEIGHTS, SHOWN = (0, 0.001, 0.01, 0.1, 1), (20, 5, 1)
+DRAWS, SCALED = "BAM-WC, draws", "BAM-WC, draws + temperature"
+PAIRS = (
+    ("BAM-WC, mean", "plain"),
+    (DRAWS, "plain"),
+    (DRAWS, "plain + temperature"),
+    (DRAWS, "MC dropout"),
+    (DRAWS, "ensemble of 5"),
+    (SCALED, "plain + temperature"),
+    (SCALED, "MC dropout + temperature"),
+    (SCALED, "ensemble of 5 + temperature"),
+    (DRAWS, "no KL, draws"),
+    (DRAWS, "BAM-WF, draws"),
+    (DRAWS, "BAM-LC, draws"),
+    (DRAWS, "BAM-LF, draws"),
+    (DRAWS, "paper, draws"),
+    (SCALED, "plain without dropout, plain + temperature"),
+)
+COMPARED = ("accuracy", "nll", "ece", "error_auroc", "aurc", "ood_auroc")
 BETTER_HIGH = ("score", "error_auroc", "pavpu", "ood_auroc", "disagreement")
 MEASURES = (
     "score",
@@ -96,29 +115,57 @@ def task_table(rows):
     return markdown(["method", "seeds", *names], lines)
 
 
-def differences(rows, name):
-    """Method minus plain with the same seed: mean and the half width of its 95 % interval."""
-    wide = rows.pivot_table(index="seed", columns="method", values=name, sort=False)
-    if "plain" not in wide:
+def differences(rows, name, reference="plain"):
+    """Method minus reference of the same task and seed: mean over tasks, and half of its 95 % interval.
+
+    Tasks count alike however many seeds they have. The one ensemble of a task stands beside each of its seeds.
+    """
+    wide = rows.pivot_table(index=["task", "seed"], columns="method", values=name, sort=False)
+    if reference not in wide:
         return {}
-    apart = wide.drop(columns="plain").sub(wide["plain"], axis=0)
+    for method in wide:
+        if method.startswith("ensemble"):
+            wide[method] = wide.groupby("task")[method].transform("first")
+    apart = wide.drop(columns=reference).sub(wide[reference], axis=0)
     found = {}
     for method in apart:
-        values = apart[method].dropna()
-        if len(values) > 1:
-            found[method] = values.mean(), stats.t.ppf(0.975, len(values) - 1) * values.sem()
+        groups = [own for _, own in apart[method].dropna().groupby("task", sort=False) if len(own) > 1]
+        if groups:
+            found[method] = mean_of_means(groups)
     return found
+
+
+def mean_of_means(groups):
+    """The mean over groups of their means, and half of its 95 % interval by Welch's degrees of freedom."""
+    squares = np.array([own.sem() ** 2 for own in groups])
+    freedom = squares.sum() ** 2 / sum(squares**2 / [len(own) - 1 for own in groups]) if squares.any() else 1
+    half = stats.t.ppf(0.975, freedom) * math.sqrt(squares.sum()) / len(groups)
+    return np.mean([own.mean() for own in groups]), half
+
+
+def signed(entry):
+    return "-" if entry is None else f"{entry[0]:+.3f} ± {entry[1]:.3f}"
 
 
 def difference_table(rows):
     """Paired differences of all tasks in three measures."""
     lines = []
     for task, own in rows.groupby("task", sort=False):
-        columns = {name: differences(own, name) for name in ("score", "nll", "error_auroc")}
-        for method in columns["score"]:
-            entries = [columns[name].get(method) for name in columns]
-            lines.append([task, method, *("-" if e is None else f"{e[0]:+.3f} ± {e[1]:.3f}" for e in entries)])
+        columns = [differences(own, name) for name in ("score", "nll", "error_auroc")]
+        lines += [[task, method, *(signed(column.get(method)) for column in columns)] for method in columns[0]]
     return markdown(["task", "method", "score", "nll", "error_auroc"], lines)
+
+
+def pair_table(rows):
+    """The comparisons that answer questions, over all tasks in which both methods have several seeds."""
+    lines = []
+    for method, reference in PAIRS:
+        found = [differences(rows, name, reference).get(method) for name in COMPARED]
+        if any(found):
+            seeds = rows[rows["method"].isin([method, reference])].groupby(["task", "method"])["seed"].nunique()
+            cells = seeds.unstack().dropna()
+            lines.append([method, reference, ", ".join(cells.index), *map(signed, found)])
+    return markdown(["method", "minus", "tasks", *COMPARED], lines)
 
 
 def repeated(rows, seeds):
@@ -257,6 +304,7 @@ def main(options):
     parts = {
         "scores": score_table(found),
         "tasks": tables,
+        "pairs": pair_table(classes),
         "differences": difference_table(classes),
         "ranks": rank_table(classes),
         "screen": screen_table(found),

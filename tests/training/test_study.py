@@ -94,6 +94,15 @@ def test_a_cell_measures_every_method(benchmarks, grid, data_folder, tmp_path, t
         assert len(record["predictions"]["holdout"]["labels"]) == 12
 
 
+@pytest.mark.parametrize(("training", "kinds"), [("plain", ["plain", "MC dropout"]), ("BAM k=2", ["mean", "draws"])])
+def test_other_noise_is_tried_with_the_first_seed_only(benchmarks, grid, data_folder, tmp_path, training, kinds):
+    spec = benchmarks("study").settings(grid, "custom", training, 1, data_folder.parent)
+    benchmarks("cell").main(tmp_path, spec)
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert [row["method"] for row in record["methods"]] == [*kinds, *(f"{kind} + temperature" for kind in kinds)]
+    assert "objective" not in record
+
+
 def test_a_screened_cell_says_nothing_of_the_evaluation_sets(benchmarks, grid, data_folder, tmp_path):
     grid["trainings"]["BAM k=2"]["screen"] = True
     spec = benchmarks("study").settings(grid, "custom", "BAM k=2", 0, data_folder.parent)
@@ -153,6 +162,38 @@ def test_differences_to_plain_are_paired(benchmarks):
     mean, half = report.differences(report.frame(found), "score")["x, plain"]
     interval = stats.ttest_rel(scores["x"], scores["plain"]).confidence_interval(0.95)
     assert (mean - half, mean + half) == pytest.approx(interval)
+
+
+def test_differences_over_tasks_are_those_of_welch(benchmarks):
+    """The first task has other seeds and more spread; an ensemble is the same beside each seed."""
+    report, generator = benchmarks("report"), np.random.default_rng(0)
+    apart = {"a": generator.normal(0.1, 0.05, size=5), "b": generator.normal(0.2, 0.01, size=3)}
+    plain = {"a": generator.uniform(size=5), "b": generator.uniform(size=3)}
+    rows = [
+        {"task": task, "seed": seed, "method": method, "nll": value}
+        for task in apart
+        for method, values in {"x": plain[task] + apart[task], "plain": plain[task], "ensemble of 5": [0.3]}.items()
+        for seed, value in enumerate(values)
+    ]
+    found = report.differences(pd.DataFrame(rows), "nll")
+    mean, half = found["x"]
+    sum_of_means = stats.ttest_ind(apart["a"], -apart["b"], equal_var=False)  # of one minus the other's negative
+    interval = sum_of_means.confidence_interval(0.95)
+    assert (2 * (mean - half), 2 * (mean + half)) == pytest.approx(interval)
+    assert found["ensemble of 5"][0] == pytest.approx(0.3 - (plain["a"].mean() + plain["b"].mean()) / 2)
+
+
+def test_the_table_of_pairs_names_the_tasks_that_have_both(benchmarks):
+    values = {"MC dropout": {"a": [0.5, 0.6], "b": [0.5, 0.6]}, "BAM-WC, draws": {"b": [0.4, 0.5]}}
+    report = benchmarks("report")
+    rows = [
+        {"task": task, "seed": seed, "method": method, **dict.fromkeys(report.COMPARED, value)}
+        for method, tasks in values.items()
+        for task, seeds in tasks.items()
+        for seed, value in enumerate(seeds)
+    ]
+    *_, last = report.pair_table(pd.DataFrame(rows)).splitlines()
+    assert last == "| BAM-WC, draws | MC dropout | b |" + " -0.100 ± 0.000 |" * 6
 
 
 @pytest.mark.parametrize("which", [("own", "holdout", "strange"), ("own", "holdout")])
