@@ -1,6 +1,7 @@
 """Tables and plots of the study on real tasks, from results/study.jsonl into docs/results.md."""
 
 import math
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -275,23 +276,25 @@ def cost_table(rows):
 
 
 def plot(rows):
-    """Differences to plain with their intervals."""
-    rows = repeated(rows, 2)
-    tasks = list(rows["task"].unique())
+    """Differences to plain with their intervals, of the methods that are compared: by task, and over all tasks."""
+    methods = [name for name in dict.fromkeys(chain(*PAIRS)) if name in set(repeated(rows, 2)["method"])]
+    methods = [name for name in methods if name != "plain"]
+    groups = {**dict(list(rows.groupby("task", sort=False))), "all": rows}
     with styled():
-        figure = Figure(figsize=(11, 1.2 + 0.28 * rows["method"].nunique()), layout="constrained")
+        figure = Figure(figsize=(11, 1.2 + 0.42 * len(methods)), layout="constrained")
         for axes, name in zip(figure.subplots(1, 3, sharey=True), ("score", "nll", "error_auroc"), strict=True):
-            for number, task in enumerate(tasks):
-                found = differences(rows[rows["task"] == task], name)
-                places = [list(rows["method"].unique()).index(method) for method in found]
+            for number, (task, own) in enumerate(groups.items()):
+                found = differences(own, name)
+                found = {method: found[method] for method in methods if method in found}
+                places = np.array([methods.index(method) for method in found])
                 means, halves = zip(*found.values(), strict=True) if found else ((), ())
-                shifted = np.array(places) + 0.12 * (number - len(tasks) / 2)
-                axes.errorbar(means, shifted, xerr=halves, fmt="o", markersize=3, label=task, linewidth=1)
+                style = {"fmt": "kD"} if task == "all" else {"fmt": "o"}
+                shifted = places + 0.7 * (number / (len(groups) - 1) - 0.5)
+                axes.errorbar(means, shifted, xerr=halves, markersize=3, linewidth=1, label=task, **style)
             axes.axvline(0, color="0.6", linewidth=0.8)
-            axes.set(title=f"{name}, minus plain", yticks=range(rows["method"].nunique()))
-            axes.set_yticklabels(rows["method"].unique())
-        axes.legend(frameon=False)
+            axes.set(title=f"{name}, minus plain", yticks=range(len(methods)), yticklabels=methods)
         axes.invert_yaxis()
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(groups), frameon=False)
     return figure
 
 
@@ -300,7 +303,7 @@ def main(options):
     found += list(ensembles(found))
     rows = frame(found)
     classes = rows[rows["nll"].notna()]
-    tables = "\n\n".join(f"### {task}\n\n{task_table(own)}" for task, own in rows.groupby("task", sort=False))
+    tables = "\n\n".join(f"#### {task}\n\n{task_table(own)}" for task, own in rows.groupby("task", sort=False))
     parts = {
         "scores": score_table(found),
         "tasks": tables,
