@@ -17,6 +17,8 @@ import yaml
 from hf_bam.training.settings import merge
 
 CELL = Path(__file__).with_name("cell.py")
+PRESETS = {"sentiment": "sst-2", "squad": "squad-1.1"}
+"""Whose settings of the paper a task takes that has none under its own name."""
 
 
 def cells(grid):
@@ -30,6 +32,8 @@ def cells(grid):
 def settings(grid, task, training, seed, data_dir):
     """What a cell is told: the settings of all, of its task and of its training, the last ones first."""
     merged = merge({"task": task, "seed": seed}, grid["common"], grid["tasks"][task], grid["trainings"][training])
+    if merged.get("bam", {}).get("preset") == "own":
+        merged["bam"] = {**merged["bam"], "preset": PRESETS.get(task, task)}
     place = merged.pop("data", None)
     return merged | ({} if place is None else {"data_dir": str(Path(data_dir, place))})
 

@@ -62,6 +62,18 @@ def test_the_settings_of_the_training_win_field_by_field(benchmarks):
     assert benchmarks("study").settings(grid, "t", "x", 3, "root") == expected
 
 
+def test_the_paper_has_settings_for_each_task(benchmarks):
+    study, resolve = benchmarks("study"), benchmarks("hf_bam.training.settings").resolve
+    grid = {
+        "common": {"recipe": "fast", "model": "m"},
+        "tasks": {"cola": {}, "mrpc": {}, "sentiment": {}},
+        "trainings": {"paper": {"bam": {"preset": "own"}}},
+    }
+    found = {task: resolve(study.settings(grid, task, "paper", 0, "data")).bam for task in grid["tasks"]}
+    assert {task: bam.k for task, bam in found.items()} == {"cola": 10, "mrpc": 100, "sentiment": 1000}
+    assert {bam.kl_weight for bam in found.values()} == {1}
+
+
 def test_every_cell_of_the_committed_plan_can_be_resolved(benchmarks):
     study, resolve = benchmarks("study"), benchmarks("hf_bam.training.settings").resolve
     grid = yaml.safe_load((BENCHMARKS / "study.yaml").read_text())
