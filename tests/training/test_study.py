@@ -69,7 +69,7 @@ def test_the_paper_has_settings_for_each_task(benchmarks):
         "tasks": {"cola": {}, "mrpc": {}, "sentiment": {}},
         "trainings": {"paper": {"bam": {"preset": "own"}}},
     }
-    found = {task: resolve(study.settings(grid, task, "paper", 0, "data")).bam for task in grid["tasks"]}
+    found = {task: resolve(study.settings(grid, task, "paper", 0, "data")).recipe.bam for task in grid["tasks"]}
     assert {task: bam.k for task, bam in found.items()} == {"cola": 10, "mrpc": 100, "sentiment": 1000}
     assert {bam.kl_weight for bam in found.values()} == {1}
 
