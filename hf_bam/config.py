@@ -36,8 +36,8 @@ class BamConfig:
 
     family: str = "weibull"
     """Law of the unnormalised weights: `"weibull"` or `"lognormal"`."""
-    k: float = 5.0
-    """Weibull shape. The log weights have a standard deviation of 1.2825/k, so 1 to 10 is a useful range."""
+    k: float = 1.0
+    """Weibull shape. The log weights have a standard deviation of 1.2825/k; from 5 on draws hardly differ."""
     sigma: float = 0.25
     """Standard deviation of the Lognormal's log weights."""
     noise: str = "entry"

@@ -87,7 +87,8 @@ def resolve(*layers: Values) -> Job:
         raise ValueError(f"{missing} is not given; name it on the command line or in the config file.")
     own = {name: merged[name] for name in JOB_FIELDS if name in merged}
     own["options"] = checked_options(own["task"], own.get("options", {}))
-    keys = own["task"], f"{own['task']}-{own['model']}", get_task(own["task"], **own["options"]).name
+    task, attention = own["task"], own.get("attention", Job.attention)
+    keys = f"attention-{attention}", task, f"{task}-{own['model']}", get_task(task, **own["options"]).name
     recipe = merge(recipe_values(merged.get("recipe"), *keys), *layers)
     rest = {name: value for name, value in recipe.items() if name not in (*JOB_FIELDS, "recipe")}
     return Job(**own, recipe=Recipe.from_dict(rest))
@@ -105,7 +106,7 @@ def merge(*layers: Values) -> dict[str, Any]:
 
 
 def recipe_values(name: str | None, *keys: str) -> dict[str, Any]:
-    """What a recipe set says of a task: its defaults, and the entries of these keys on top."""
+    """What a recipe set says of a run: its defaults, and the entries of these keys on top."""
     if name is None:
         return {}
     if name not in RECIPES:

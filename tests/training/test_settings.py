@@ -34,6 +34,21 @@ def test_the_papers_recipes(name):
     assert recipe.bam == BamConfig(**TABLE_9[name])
 
 
+@pytest.mark.parametrize(
+    ("settings", "dropout"),
+    [
+        ({"task": "mrpc"}, 0),
+        ({"task": "mrpc", "attention": "plain"}, None),
+        ({"task": "mrpc", "dropout": 0.2}, 0.2),
+        ({"task": "translation"}, None),
+        ({"task": "translation", "model": "scratch"}, 0.1),
+    ],
+)
+def test_the_fast_recipe_has_noise_in_place_of_dropout(settings, dropout):
+    """The model's own rate, None, where there is no noise, and for translation, where it was not tried."""
+    assert resolve({"model": "some/model", "recipe": "fast", **settings}).recipe.dropout == dropout
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_has_a_recipe(recipe, task):
