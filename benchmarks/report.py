@@ -36,6 +36,9 @@ PAIRS = (
     (DRAWS, "BAM-LC, draws"),
     (DRAWS, "BAM-LF, draws"),
     (DRAWS, "paper, draws"),
+    ("plain without dropout, plain", "plain"),
+    ("plain without dropout, plain + temperature", "plain + temperature"),
+    (DRAWS, "plain without dropout, plain"),
     (SCALED, "plain without dropout, plain + temperature"),
 )
 COMPARED = ("accuracy", "nll", "ece", "error_auroc", "aurc", "ood_auroc")
@@ -117,7 +120,7 @@ def task_table(rows):
 
 
 def differences(rows, name, reference="plain"):
-    """Method minus reference of the same task and seed: mean over tasks, and half of its 95 % interval.
+    """Method minus reference of the same task and seed: mean over tasks, half of its 95 % interval, and which tasks.
 
     Tasks count alike however many seeds they have. The one ensemble of a task stands beside each of its seeds.
     """
@@ -130,9 +133,9 @@ def differences(rows, name, reference="plain"):
     apart = wide.drop(columns=reference).sub(wide[reference], axis=0)
     found = {}
     for method in apart:
-        groups = [own for _, own in apart[method].dropna().groupby("task", sort=False) if len(own) > 1]
+        groups = {task: own for task, own in apart[method].dropna().groupby("task", sort=False) if len(own) > 1}
         if groups:
-            found[method] = mean_of_means(groups)
+            found[method] = *mean_of_means(groups.values()), list(groups)
     return found
 
 
@@ -162,10 +165,8 @@ def pair_table(rows):
     lines = []
     for method, reference in PAIRS:
         found = [differences(rows, name, reference).get(method) for name in COMPARED]
-        if any(found):
-            seeds = rows[rows["method"].isin([method, reference])].groupby(["task", "method"])["seed"].nunique()
-            cells = seeds.unstack().dropna()
-            lines.append([method, reference, ", ".join(cells.index), *map(signed, found)])
+        if found[0]:
+            lines.append([method, reference, ", ".join(found[0][-1]), *map(signed, found)])
     return markdown(["method", "minus", "tasks", *COMPARED], lines)
 
 
@@ -287,7 +288,7 @@ def plot(rows):
                 found = differences(own, name)
                 found = {method: found[method] for method in methods if method in found}
                 places = np.array([methods.index(method) for method in found])
-                means, halves = zip(*found.values(), strict=True) if found else ((), ())
+                means, halves, _ = zip(*found.values(), strict=True) if found else ((), (), ())
                 style = {"fmt": "kD"} if task == "all" else {"fmt": "o"}
                 shifted = places + 0.7 * (number / (len(groups) - 1) - 0.5)
                 axes.errorbar(means, shifted, xerr=halves, markersize=3, linewidth=1, label=task, **style)
