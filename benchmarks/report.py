@@ -20,7 +20,7 @@ SCORES = {"cola": "score_matthews", "mrpc": "score_f1", "sts-b": "pearson", "squ
 COSTS = {"training": "training_seconds", "memory": "peak_megabytes"}
 ENOUGH_SEEDS = 3
 TRAINED = ("mean", "draws", "draws and dropout")
-KL_WEIGHTS, SHOWN = (0, 0.001, 0.01, 0.1, 1), (20, 5, 1)
+KL_WEIGHTS, SHOWN = (0, 0.0001, 0.001, 0.01, 1), (20, 5, 1)
 DRAWS, SCALED = "BAM-WC, draws", "BAM-WC, draws + temperature"
 PAIRS = (
     ("BAM-WC, mean", "plain"),

@@ -38,8 +38,8 @@ class BamConfig:
     """Law of the unnormalised weights: `"weibull"` or `"lognormal"`."""
     k: float = 1.0
     """Weibull shape. The log weights have a standard deviation of 1.2825/k; from 5 on draws hardly differ."""
-    sigma: float = 0.25
-    """Standard deviation of the Lognormal's log weights."""
+    sigma: float = 1.28
+    """Standard deviation of the Lognormal's log weights; the default is as wide as `k=1`."""
     noise: str = "entry"
     """`"entry"`: independent noise for every query and key, as in the paper; `"key"`: one draw per key and head,
     shared by all queries; `"token"`: one per key, shared by all queries and heads of a layer."""
