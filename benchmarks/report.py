@@ -278,8 +278,8 @@ def cost_table(rows):
 
 def plot(rows):
     """Differences to plain with their intervals, of the methods that are compared: by task, and over all tasks."""
-    methods = [name for name in dict.fromkeys(chain(*PAIRS)) if name in set(repeated(rows, 2)["method"])]
-    methods = [name for name in methods if name != "plain"]
+    known = differences(rows, "nll")
+    methods = [name for name in dict.fromkeys(chain(*PAIRS)) if name in known]
     groups = {**dict(list(rows.groupby("task", sort=False))), "all": rows}
     with styled():
         figure = Figure(figsize=(11, 1.2 + 0.42 * len(methods)), layout="constrained")

@@ -1,7 +1,7 @@
 """Finetune a packaged BERT on rated sentences, with plain and with Bayesian attention, and see what each doubts.
 
 scripts/quickstart                          # makes its environment, then runs this file; about five minutes
-scripts/quickstart --max_steps 400 --k 1    # longer, and with more noise; all options of `hf-bam sentiment`
+scripts/quickstart --max_steps 400 --k 0.5    # longer, and with more noise; all options of `hf-bam sentiment`
 """
 
 import sys
@@ -11,7 +11,7 @@ from hf_bam.cli import guarded
 from hf_bam.training.arguments import parse
 from hf_bam.training.showcase import show
 
-LIMITS = ["--max_steps", "100", "--eval_limit", "200", "--doubt_rows", "150", "--samples", "16", "--k", "2"]
+LIMITS = ["--max_steps", "100", "--eval_limit", "200", "--doubt_rows", "150", "--samples", "16"]
 
 
 def main(argv):
