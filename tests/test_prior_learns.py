@@ -16,5 +16,5 @@ def test_the_default_prior_finds_the_key_that_matters():
 def test_with_the_beta_of_the_paper_the_prior_stays_uniform(prior_shape):
     run = train(beta=1e-2, prior_shape=prior_shape)
     assert run["accuracy"] > 0.95
-    assert run["entropy"] > 0.99
-    assert run["mass"] < 1.6 / LENGTH
+    assert run["entropy"] > 0.98
+    assert run["mass"] < 2 / LENGTH
