@@ -1,6 +1,6 @@
 """Finetune a packaged BERT on rated sentences, with plain and with Bayesian attention, and see what each doubts.
 
-scripts/quickstart                          # makes its environment, then runs this file; about five minutes
+scripts/quickstart                            # makes its environment, then runs this file; about five minutes
 scripts/quickstart --max_steps 400 --k 0.5    # longer, and with more noise; all options of `hf-bam sentiment`
 """
 
