@@ -1,48 +1,19 @@
 """Tables and plots of the study on real tasks, from results/study.jsonl into docs/results.md."""
 
-import math
-from itertools import chain
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from ensemble import ensembles
-from matplotlib.figure import Figure
-from render import fill, markdown
+from paired import OTHERS, difference_table, pair_table, plot, rank_table
+from render import fill, markdown, save
 from render import rows as rows_of
-from scipy import stats
 from study import records
-
-from hf_bam.plots.style import styled
 
 DOCS = Path(__file__).parent.parent / "docs"
 SCORES = {"cola": "score_matthews", "mrpc": "score_f1", "sts-b": "pearson", "squad": "f1", "translation": "bleu"}
 COSTS = {"training": "training_seconds", "memory": "peak_megabytes"}
-ENOUGH_SEEDS = 3
 TRAINED = ("mean", "draws", "draws and dropout")
 KL_WEIGHTS, SHOWN = (0, 0.0001, 0.001, 0.01, 1), (20, 5, 1)
-DRAWS, SCALED = "BAM-WC, draws", "BAM-WC, draws + temperature"
-PAIRS = (
-    ("BAM-WC, mean", "plain"),
-    (DRAWS, "plain"),
-    (DRAWS, "plain + temperature"),
-    (DRAWS, "MC dropout"),
-    (DRAWS, "ensemble of 5"),
-    (SCALED, "plain + temperature"),
-    (SCALED, "MC dropout + temperature"),
-    (SCALED, "ensemble of 5 + temperature"),
-    (DRAWS, "no KL, draws"),
-    (DRAWS, "BAM-WF, draws"),
-    (DRAWS, "BAM-LC, draws"),
-    (DRAWS, "BAM-LF, draws"),
-    (DRAWS, "paper, draws"),
-    ("plain without dropout, plain", "plain"),
-    ("plain without dropout, plain + temperature", "plain + temperature"),
-    (DRAWS, "plain without dropout, plain"),
-    (SCALED, "plain without dropout, plain + temperature"),
-)
-COMPARED = ("accuracy", "nll", "ece", "error_auroc", "aurc", "ood_auroc")
-BETTER_HIGH = ("score", "error_auroc", "pavpu", "ood_auroc", "disagreement")
 MEASURES = (
     "score",
     "nll",
@@ -117,76 +88,6 @@ def task_table(rows):
     for method, own in rows.groupby("method", sort=False):
         lines.append([method, own["seed"].nunique(), *(cell(own[name]) for name in names)])
     return markdown(["method", "seeds", *names], lines)
-
-
-def differences(rows, name, reference="plain"):
-    """Method minus reference of the same task and seed: mean over tasks, half of its 95 % interval, and which tasks.
-
-    Tasks count alike however many seeds they have. The one ensemble of a task stands beside each of its seeds.
-    """
-    wide = rows.pivot_table(index=["task", "seed"], columns="method", values=name, sort=False)
-    if reference not in wide:
-        return {}
-    for method in wide:
-        if method.startswith("ensemble"):
-            wide[method] = wide.groupby("task")[method].transform("first")
-    apart = wide.drop(columns=reference).sub(wide[reference], axis=0)
-    found = {}
-    for method in apart:
-        groups = {task: own for task, own in apart[method].dropna().groupby("task", sort=False) if len(own) > 1}
-        if groups:
-            found[method] = *mean_of_means(groups.values()), list(groups)
-    return found
-
-
-def mean_of_means(groups):
-    """The mean over groups of their means, and half of its 95 % interval by Welch's degrees of freedom."""
-    squares = np.array([own.sem() ** 2 for own in groups])
-    freedom = squares.sum() ** 2 / sum(squares**2 / [len(own) - 1 for own in groups]) if squares.any() else 1
-    half = stats.t.ppf(0.975, freedom) * math.sqrt(squares.sum()) / len(groups)
-    return np.mean([own.mean() for own in groups]), half
-
-
-def signed(entry):
-    return "-" if entry is None else f"{entry[0]:+.3f} ± {entry[1]:.3f}"
-
-
-def difference_table(rows):
-    """Paired differences of all tasks in three measures."""
-    lines = []
-    for task, own in rows.groupby("task", sort=False):
-        columns = [differences(own, name) for name in ("score", "nll", "error_auroc")]
-        lines += [[task, method, *(signed(column.get(method)) for column in columns)] for method in columns[0]]
-    return markdown(["task", "method", "score", "nll", "error_auroc"], lines)
-
-
-def pair_table(rows):
-    """The comparisons that answer questions, over all tasks in which both methods have several seeds."""
-    lines = []
-    for method, reference in PAIRS:
-        found = [differences(rows, name, reference).get(method) for name in COMPARED]
-        if found[0]:
-            lines.append([method, reference, ", ".join(found[0][-1]), *map(signed, found)])
-    return markdown(["method", "minus", "tasks", *COMPARED], lines)
-
-
-def repeated(rows, seeds):
-    """The rows of methods that ran with this many seeds of a task."""
-    return rows[rows.groupby(["task", "method"])["seed"].transform("nunique") >= seeds]
-
-
-def rank_table(rows):
-    """Mean rank over tasks and seeds, 1 the best, of the methods that have as many seeds of each task as it takes."""
-    many = repeated(rows, ENOUGH_SEEDS)
-    kept = many[many.groupby("method")["task"].transform("nunique") == many["task"].nunique()]
-    if kept.empty:
-        return f"No task has {ENOUGH_SEEDS} seeds yet."
-    ranks = {}
-    for name in ("score", "nll", "ece", "brier", "error_auroc", "aurc"):
-        values = kept.pivot_table(index=["task", "seed"], columns="method", values=name, sort=False).dropna()
-        ranks[name] = values.rank(axis=1, ascending=name not in BETTER_HIGH).mean()
-    table = pd.DataFrame(ranks).sort_values("nll")
-    return markdown(["method", *ranks], [[method, *(f"{r:.1f}" for r in row)] for method, row in table.iterrows()])
 
 
 def choice_table(found):
@@ -276,29 +177,6 @@ def cost_table(rows):
     return markdown(["method", *names], lines)
 
 
-def plot(rows):
-    """Differences to plain with their intervals, of the methods that are compared: by task, and over all tasks."""
-    known = differences(rows, "nll")
-    methods = [name for name in dict.fromkeys(chain(*PAIRS)) if name in known]
-    groups = {**dict(list(rows.groupby("task", sort=False))), "all": rows}
-    with styled():
-        figure = Figure(figsize=(11, 1.2 + 0.42 * len(methods)), layout="constrained")
-        for axes, name in zip(figure.subplots(1, 3, sharey=True), ("score", "nll", "error_auroc"), strict=True):
-            for number, (task, own) in enumerate(groups.items()):
-                found = differences(own, name)
-                found = {method: found[method] for method in methods if method in found}
-                places = np.array([methods.index(method) for method in found])
-                means, halves, _ = zip(*found.values(), strict=True) if found else ((), (), ())
-                style = {"fmt": "kD"} if task == "all" else {"fmt": "o"}
-                shifted = places + 0.7 * (number / (len(groups) - 1) - 0.5)
-                axes.errorbar(means, shifted, xerr=halves, markersize=3, linewidth=1, label=task, **style)
-            axes.axvline(0, color="0.6", linewidth=0.8)
-            axes.set(title=f"{name}, minus plain", yticks=range(len(methods)), yticklabels=methods)
-        axes.invert_yaxis()
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(groups), frameon=False)
-    return figure
-
-
 def main(options):
     found = records(options.records)
     found += list(ensembles(found))
@@ -308,7 +186,8 @@ def main(options):
     parts = {
         "scores": score_table(found),
         "tasks": tables,
-        "pairs": pair_table(classes),
+        "pairs": pair_table([classes]),
+        "others": pair_table([own for _, own in rows[rows["nll"].isna()].groupby("task", sort=False)], OTHERS),
         "differences": difference_table(classes),
         "ranks": rank_table(classes),
         "screen": screen_table(found),
@@ -319,4 +198,4 @@ def main(options):
     }
     fill(DOCS / "results.md", parts)
     (DOCS / "images").mkdir(exist_ok=True)
-    plot(classes).savefig(DOCS / "images" / "study.svg")
+    save(plot(classes), DOCS / "images" / "study.svg")

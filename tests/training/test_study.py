@@ -171,14 +171,14 @@ def test_differences_to_plain_are_paired(benchmarks):
         for training, values in scores.items()
         for seed, value in enumerate(values)
     ]
-    mean, half, _ = report.differences(report.frame(found), "score")["x, plain"]
+    mean, half, _ = benchmarks("paired").differences(report.frame(found), "score")["x, plain"]
     interval = stats.ttest_rel(scores["x"], scores["plain"]).confidence_interval(0.95)
     assert (mean - half, mean + half) == pytest.approx(interval)
 
 
 def test_differences_over_tasks_are_those_of_welch(benchmarks):
     """The first task has other seeds and more spread; an ensemble is the same beside each seed."""
-    report, generator = benchmarks("report"), np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     apart = {"a": generator.normal(0.1, 0.05, size=5), "b": generator.normal(0.2, 0.01, size=3)}
     plain = {"a": generator.uniform(size=5), "b": generator.uniform(size=3)}
     rows = [
@@ -187,7 +187,7 @@ def test_differences_over_tasks_are_those_of_welch(benchmarks):
         for method, values in {"x": plain[task] + apart[task], "plain": plain[task], "ensemble of 5": [0.3]}.items()
         for seed, value in enumerate(values)
     ]
-    found = report.differences(pd.DataFrame(rows), "nll")
+    found = benchmarks("paired").differences(pd.DataFrame(rows), "nll")
     mean, half, tasks = found["x"]
     assert tasks == ["a", "b"]
     sum_of_means = stats.ttest_ind(apart["a"], -apart["b"], equal_var=False)  # of one minus the other's negative
@@ -199,15 +199,30 @@ def test_differences_over_tasks_are_those_of_welch(benchmarks):
 def test_the_table_of_pairs_names_the_tasks_with_several_seeds(benchmarks):
     """In `a` one of them has a single seed."""
     values = {"MC dropout": {"a": [0.5, 0.6], "b": [0.5, 0.6]}, "BAM-WC, draws": {"a": [0.5], "b": [0.4, 0.5]}}
-    report = benchmarks("report")
+    paired = benchmarks("paired")
     rows = [
-        {"task": task, "seed": seed, "method": method, **dict.fromkeys(report.COMPARED, value)}
+        {"task": task, "seed": seed, "method": method, **dict.fromkeys(paired.COMPARED, value)}
         for method, tasks in values.items()
         for task, seeds in tasks.items()
         for seed, value in enumerate(seeds)
     ]
-    *_, last = report.pair_table(pd.DataFrame(rows)).splitlines()
+    *_, last = paired.pair_table([pd.DataFrame(rows)]).splitlines()
     assert last == "| BAM-WC, draws | MC dropout | b |" + " -0.100 ± 0.000 |" * 6
+
+
+def test_tasks_of_another_kind_are_compared_each_by_itself(benchmarks):
+    values = {"plain": {"a": [0.5, 0.6], "b": [20.0, 21.0]}, "BAM-WC, draws": {"a": [0.6, 0.7], "b": [22.0, 23.0]}}
+    rows = [
+        {"task": task, "seed": seed, "method": method, "score": value, "crps": value if task == "a" else None}
+        for method, tasks in values.items()
+        for task, seeds in tasks.items()
+        for seed, value in enumerate(seeds)
+    ]
+    groups = [own for _, own in pd.DataFrame(rows).groupby("task")]
+    paired = benchmarks("paired")
+    first, second = paired.pair_table(groups, paired.OTHERS).splitlines()[2:]
+    assert first == "| BAM-WC, draws | plain | a | +0.100 ± 0.000 | +0.100 ± 0.000 | - | - | - |"
+    assert second == "| BAM-WC, draws | plain | b | +2.000 ± 0.000 | - | - | - | - |"
 
 
 @pytest.mark.parametrize("which", [("own", "holdout", "strange"), ("own", "holdout")])
@@ -274,7 +289,7 @@ def test_the_table_of_the_objective_has_the_k_that_each_weight_of_the_kl_prefers
 
 
 def test_ranks_compare_methods_on_the_same_seeds(benchmarks):
-    """`lucky` ran once, with the best seed; `other` is ahead of plain with two seeds of three."""
+    """`lucky` ran once, with the best seed; `other` is ahead of plain with two seeds of three; `u` is no main task."""
     nll = {"plain": [0.5, 0.6, 0.7], "other": [0.4, 0.5, 0.8], "lucky": [0.1]}
     names = ("score", "nll", "ece", "brier", "error_auroc", "aurc")
     rows = [
@@ -282,8 +297,10 @@ def test_ranks_compare_methods_on_the_same_seeds(benchmarks):
         for method, values in nll.items()
         for seed, value in enumerate(values)
     ]
-    report = benchmarks("report")
-    first, second = report.rank_table(pd.DataFrame(rows)).splitlines()[2:]
+    elsewhere = [{**row, "task": "u"} for row in rows if row["method"] == "plain"]
+    together = [{**rows[0], "method": "ensemble of 5"}]
+    rank_table = benchmarks("paired").rank_table
+    first, second = rank_table(pd.DataFrame(rows + elsewhere + together)).splitlines()[2:]
     assert first == "| other | 1.7 | 1.3 | 1.3 | 1.3 | 1.7 | 1.3 |"
     assert second == "| plain | 1.3 | 1.7 | 1.7 | 1.7 | 1.3 | 1.7 |"
-    assert report.rank_table(pd.DataFrame(rows[:1])) == "No task has 3 seeds yet."
+    assert rank_table(pd.DataFrame(rows)) == "No task has an ensemble yet."
