@@ -56,7 +56,8 @@ def differences(rows, name, reference="plain"):
     apart = wide.drop(columns=reference).sub(wide[reference], axis=0)
     found = {}
     for method in apart:
-        groups = {task: own for task, own in apart[method].dropna().groupby("task", sort=False) if len(own) > 1}
+        seeds = dict(list(apart[method].dropna().groupby("task", sort=False)))
+        groups = {task: own for task, own in seeds.items() if len(own) >= ENOUGH_SEEDS}
         if groups:
             found[method] = *mean_of_means(groups.values()), list(groups)
     return found
@@ -84,7 +85,7 @@ def difference_table(rows):
 
 
 def pair_table(groups, measures=COMPARED):
-    """The comparisons that answer questions, over all tasks of a group in which both methods have several seeds."""
+    """The comparisons that answer questions, over all tasks of a group in which both methods have enough seeds."""
     lines = []
     for rows in groups:
         names = [name for name in measures if name in rows]

@@ -196,9 +196,10 @@ def test_differences_over_tasks_are_those_of_welch(benchmarks):
     assert found["ensemble of 5"][0] == pytest.approx(0.3 - (plain["a"].mean() + plain["b"].mean()) / 2)
 
 
-def test_the_table_of_pairs_names_the_tasks_with_several_seeds(benchmarks):
-    """In `a` one of them has a single seed."""
-    values = {"MC dropout": {"a": [0.5, 0.6], "b": [0.5, 0.6]}, "BAM-WC, draws": {"a": [0.5], "b": [0.4, 0.5]}}
+def test_the_table_of_pairs_names_the_tasks_with_three_seeds(benchmarks):
+    """In `a` one of them has two."""
+    dropout = {"a": [0.5, 0.6, 0.6], "b": [0.5, 0.6, 0.6]}
+    values = {"MC dropout": dropout, "BAM-WC, draws": {"a": [0.5, 0.5], "b": [0.4, 0.5, 0.5]}}
     paired = benchmarks("paired")
     rows = [
         {"task": task, "seed": seed, "method": method, **dict.fromkeys(paired.COMPARED, value)}
@@ -211,7 +212,8 @@ def test_the_table_of_pairs_names_the_tasks_with_several_seeds(benchmarks):
 
 
 def test_tasks_of_another_kind_are_compared_each_by_itself(benchmarks):
-    values = {"plain": {"a": [0.5, 0.6], "b": [20.0, 21.0]}, "BAM-WC, draws": {"a": [0.6, 0.7], "b": [22.0, 23.0]}}
+    plain = {"a": [0.5, 0.6, 0.5], "b": [20.0, 21.0, 20.0]}
+    values = {"plain": plain, "BAM-WC, draws": {"a": [0.6, 0.7, 0.6], "b": [22.0, 23.0, 22.0]}}
     rows = [
         {"task": task, "seed": seed, "method": method, "score": value, "crps": value if task == "a" else None}
         for method, tasks in values.items()
