@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 from ensemble import ensembles
-from paired import OTHERS, difference_table, pair_table, plot, rank_table
+from paired import OTHERS, difference_table, differences, pair_table, plot, rank_table, signed
 from render import fill, markdown, save
 from render import rows as rows_of
 from study import records
@@ -51,22 +51,33 @@ def frame(found):
     return pd.DataFrame(rows)
 
 
-def score_table(found):
-    """Scores of single predictions on whole sets: a line for each set and metric, a column for each training."""
+def score_rows(found):
+    """Scores of single predictions on whole sets: a row for each set, metric, training and seed."""
     rows = [
-        {"training": record["training"], "task": record["task"], "set": name, "metric": metric, "value": value}
-        for record in found
-        for name, scores in record.get("scores", {}).items()
+        (r["task"], name, metric, r["training"], r["seed"], value)
+        for r in found
+        for name, scores in r.get("scores", {}).items()
         for metric, value in scores.items()
         if name != "holdout" and metric != "total"
     ]
-    table = pd.DataFrame(rows).pivot_table(
-        index=["task", "set", "metric"], columns="training", values="value", aggfunc=list, sort=False
-    )
-    lines = [
-        [*key, *(cell(pd.Series(v)) if isinstance(v, list) else "-" for v in row)] for key, row in table.iterrows()
-    ]
-    return markdown([*table.index.names, *table.columns], lines)
+    return pd.DataFrame(rows, columns=["task", "set", "metric", "method", "seed", "value"])
+
+
+def score_table(rows):
+    """Mean and standard deviation over seeds: a line for each set and metric, a column for each training."""
+    return by_set(rows, lambda own: {name: cell(seeds["value"]) for name, seeds in own.groupby("method", sort=False)})
+
+
+def gain_table(rows):
+    """The same, minus plain with the same seed, where there are enough seeds."""
+    return by_set(rows, lambda own: {name: signed(gain) for name, gain in differences(own, "value").items()})
+
+
+def by_set(rows, fill_in):
+    groups = {key: fill_in(own) for key, own in rows.groupby(["task", "set", "metric"], sort=False)}
+    names = list(dict.fromkeys(name for entries in groups.values() for name in entries))
+    lines = [[*key, *(entries.get(name, "-") for name in names)] for key, entries in groups.items() if entries]
+    return markdown(["task", "set", "metric", *names], lines)
 
 
 def ratio(record, base, key):
@@ -180,11 +191,12 @@ def cost_table(rows):
 def main(options):
     found = records(options.records)
     found += list(ensembles(found))
-    rows = frame(found)
+    rows, scores = frame(found), score_rows(found)
     classes = rows[rows["nll"].notna()]
     tables = "\n\n".join(f"#### {task}\n\n{task_table(own)}" for task, own in rows.groupby("task", sort=False))
     parts = {
-        "scores": score_table(found),
+        "scores": score_table(scores),
+        "gains": gain_table(scores),
         "tasks": tables,
         "pairs": pair_table([classes]),
         "others": pair_table([own for _, own in rows[rows["nll"].isna()].groupby("task", sort=False)], OTHERS),

@@ -211,6 +211,21 @@ def test_the_table_of_pairs_names_the_tasks_with_three_seeds(benchmarks):
     assert last == "| BAM-WC, draws | MC dropout | b |" + " -0.100 ± 0.000 |" * 6
 
 
+def test_gains_in_scores_of_whole_sets_are_paired(benchmarks):
+    report, values = benchmarks("report"), {"plain": [0.80, 0.84, 0.79], "x": [0.81, 0.86, 0.80], "once": [0.9]}
+    found = [
+        {"task": "t", "training": training, "seed": seed, "scores": {"dev": {"f1": value}, "holdout": {"f1": 0}}}
+        for training, scores in values.items()
+        for seed, value in enumerate(scores)
+    ]
+    rows = report.score_rows(found)
+    *_, last = report.score_table(rows).splitlines()
+    assert last == "| t | dev | f1 | 0.810 ± 0.026 | 0.823 ± 0.032 | 0.900 |"
+    *_, last = report.gain_table(rows).splitlines()
+    low, high = stats.ttest_rel(values["x"], values["plain"]).confidence_interval(0.95)
+    assert last == f"| t | dev | f1 | {(low + high) / 2:+.3f} ± {(high - low) / 2:.3f} |"
+
+
 def test_tasks_of_another_kind_are_compared_each_by_itself(benchmarks):
     plain = {"a": [0.5, 0.6, 0.5], "b": [20.0, 21.0, 20.0]}
     values = {"plain": plain, "BAM-WC, draws": {"a": [0.6, 0.7, 0.6], "b": [22.0, 23.0, 22.0]}}
