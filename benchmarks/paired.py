@@ -36,10 +36,13 @@ PAIRS = (
     ("BAM-WC and dropout, draws", "plain"),
     ("BAM-WC and dropout, draws", "MC dropout"),
 )
+BY_TASK = ("score", "nll", "error_auroc")
+"""Measures of the differences by task, in their table and in the plot."""
 COMPARED = ("accuracy", "nll", "ece", "error_auroc", "aurc", "ood_auroc")
 OTHERS = ("score", "crps", "coverage_90", "doubt_error", "ood_auroc")
 """Measures where predictions are numbers or texts, each task by itself."""
-BETTER_HIGH = ("score", "error_auroc", "pavpu", "ood_auroc", "disagreement")
+RANKED = ("score", "nll", "ece", "brier", "error_auroc", "aurc")
+BETTER_HIGH = ("score", "error_auroc")
 
 
 def differences(rows, name, reference="plain"):
@@ -47,6 +50,8 @@ def differences(rows, name, reference="plain"):
 
     Tasks count alike however many seeds they have. The one ensemble of a task stands beside each of its seeds.
     """
+    if name not in rows:
+        return {}
     wide = rows.pivot_table(index=["task", "seed"], columns="method", values=name, sort=False)
     if reference not in wide:
         return {}
@@ -56,8 +61,8 @@ def differences(rows, name, reference="plain"):
     apart = wide.drop(columns=reference).sub(wide[reference], axis=0)
     found = {}
     for method in apart:
-        seeds = dict(list(apart[method].dropna().groupby("task", sort=False)))
-        groups = {task: own for task, own in seeds.items() if len(own) >= ENOUGH_SEEDS}
+        by_task = apart[method].dropna().groupby("task", sort=False)
+        groups = {task: own for task, own in by_task if len(own) >= ENOUGH_SEEDS}
         if groups:
             found[method] = *mean_of_means(groups.values()), list(groups)
     return found
@@ -79,21 +84,21 @@ def difference_table(rows):
     """Paired differences of all tasks in three measures."""
     lines = []
     for task, own in rows.groupby("task", sort=False):
-        columns = [differences(own, name) for name in ("score", "nll", "error_auroc")]
+        columns = [differences(own, name) for name in BY_TASK]
         lines += [[task, method, *(signed(column.get(method)) for column in columns)] for method in columns[0]]
-    return markdown(["task", "method", "score", "nll", "error_auroc"], lines)
+    return markdown(["task", "method", *BY_TASK], lines)
 
 
 def pair_table(groups, measures=COMPARED):
     """The comparisons that answer questions, over all tasks of a group in which both methods have enough seeds."""
     lines = []
     for rows in groups:
-        names = [name for name in measures if name in rows]
+        references = dict.fromkeys(reference for _, reference in PAIRS)
+        known = {reference: [differences(rows, name, reference) for name in measures] for reference in references}
         for method, reference in PAIRS:
-            found = {name: differences(rows, name, reference).get(method) for name in names}
-            if found.get(measures[0]):
-                tasks = ", ".join(found[measures[0]][-1])
-                lines.append([method, reference, tasks, *(signed(found.get(name)) for name in measures)])
+            found = [column.get(method) for column in known[reference]]
+            if found[0]:
+                lines.append([method, reference, ", ".join(found[0][-1]), *map(signed, found)])
     return markdown(["method", "minus", "tasks", *measures], lines)
 
 
@@ -109,7 +114,7 @@ def rank_table(rows):
     if kept.empty:
         return "No task has an ensemble yet."
     ranks = {}
-    for name in ("score", "nll", "ece", "brier", "error_auroc", "aurc"):
+    for name in RANKED:
         values = kept.pivot_table(index=["task", "seed"], columns="method", values=name, sort=False).dropna()
         ranks[name] = values.rank(axis=1, ascending=name not in BETTER_HIGH).mean()
     table = pd.DataFrame(ranks).sort_values("nll")
@@ -123,7 +128,7 @@ def plot(rows):
     groups = {**dict(list(rows.groupby("task", sort=False))), "all": rows}
     with styled():
         figure = Figure(figsize=(11, 1.2 + 0.42 * len(methods)), layout="constrained")
-        for axes, name in zip(figure.subplots(1, 3, sharey=True), ("score", "nll", "error_auroc"), strict=True):
+        for axes, name in zip(figure.subplots(1, len(BY_TASK), sharey=True), BY_TASK, strict=True):
             for number, (task, own) in enumerate(groups.items()):
                 found = differences(own, name)
                 found = {method: found[method] for method in methods if method in found}
