@@ -23,8 +23,9 @@ from hf_bam.prediction.samplers import dropouts
 from hf_bam.tasks import get_task
 from hf_bam.tasks.squad import read
 from hf_bam.training.batching import feature_lengths, sorted_batches
-from hf_bam.training.doubt import USUAL_DROPOUT, make_predictors, measure_results
+from hf_bam.training.doubt import USUAL_DROPOUT, measure_results
 from hf_bam.training.evaluation import some_rows
+from hf_bam.training.predictions import predictor_options
 from hf_bam.training.results import write_json
 from hf_bam.training.run import Run
 from hf_bam.training.settings import resolve
@@ -33,6 +34,8 @@ from hf_bam.training.temperatures import with_temperatures
 RATES = (0.05, 0.1, 0.2)
 SHAPES = (5.0, 2.0, 1.0, 0.5)
 DRAWS_TO_TUNE, ROWS_TO_TUNE = 8, 600
+CHOSEN_BY = ("crps", "brier", "aurc")
+"""What chooses where there are no classes, the first that a task has."""
 HELD_OUT = ("accuracy", "nll", "ece", "error_auroc", "epistemic")
 BATCH, PASSES, ROWS_OF_OBJECTIVE = 32, 2, 400
 STRANGE = "strange"
@@ -58,8 +61,8 @@ def main(folder, spec):
     record |= json.loads(cost.read_text(encoding="utf-8"))
     own = own or next(name for name in data.evaluation if name != "holdout")
     if task.labels(data.evaluation[own]) is None:
-        rows = some_rows(data.evaluation[own], job.recipe.doubt_rows)
-        record["methods"] = list(others(job, task, model, tokenizer, rows, strange))
+        if not screened:
+            record["methods"] = others(job, task, model, tokenizer, data.evaluation, own, strange)
     else:
         with torch.autocast("cpu", torch.bfloat16, enabled=job.recipe.precision == "bf16"):
             predictors, record["held_out"], first = tuned(job, task, model, tokenizer, data.evaluation["holdout"])
@@ -71,24 +74,44 @@ def main(folder, spec):
     write_json(folder / "record.json", record)
 
 
-def others(job, task, model, tokenizer, rows, strange):
-    """A row for each method where predictions are numbers or texts. Strange questions are those without an answer."""
+def others(job, task, model, tokenizer, sets, own, strange):
+    """A row for each method where predictions are numbers or texts. Strange questions are those without an answer.
+
+    Rows held out, or those that have chosen the checkpoint, choose the strength of a method that has a choice.
+    """
+    rows = some_rows(sets[own], job.recipe.doubt_rows)
+    known = some_rows(sets.get("holdout", next(iter(sets.values()))), job.recipe.doubt_rows)
     unanswerable = None
     if strange is not None:
         asked = read(Path(job.data_dir, strange[1]), "2.0")
         silent = asked.select([i for i, answers in enumerate(asked["answers"]) if not answers["text"]])
         unanswerable = task.inputs(some_rows(silent, len(rows)))
-    names = ("mean", "draws") if hf_bam.is_patched(model) else ("plain", "MC dropout")
-    predictors = make_predictors(task, model, tokenizer, job.recipe).values()
-    for name, predictor in zip(names, predictors, strict=True):
+
+    def loss(sampler):
+        results = make_predictor(job, task, sampler, tokenizer, DRAWS_TO_TUNE)(task.inputs(known))
+        measures = measure_results(task, known, results)
+        return next(measures[name] for name in CHOSEN_BY if name in measures)
+
+    found = []
+    for name, strengths in methods(model, probed=False).items():
+        losses = {strength: loss(sampler) for strength, sampler in strengths.items()} if len(strengths) > 1 else {}
+        best = min(strengths, key=losses.get) if losses else None
+        predictor = make_predictor(job, task, strengths[best], tokenizer, job.recipe.samples)
         start = time.perf_counter()
         results = predictor(task.inputs(rows))
-        row = {"method": name, "seconds": time.perf_counter() - start}
+        row = {"method": name, "seconds": time.perf_counter() - start, "strength": best}
+        row |= {f"held-out loss, {strength}": value for strength, value in losses.items()}
         row |= measure_results(task, rows, results)
         if unanswerable:
             doubts = [[result.entropy for result in part] for part in (results, predictor(unanswerable))]
             row["ood_auroc"] = metrics.ood_auroc(*doubts)
-        yield row
+        found.append(row)
+    return found
+
+
+def make_predictor(job, task, sampler, tokenizer, samples):
+    options = {"max_length": job.recipe.max_length, **predictor_options(task)}
+    return Predictor(sampler, tokenizer, samples, **options)
 
 
 def apart(data, own, strange, data_dir):
@@ -120,7 +143,7 @@ def tuned(job, task, model, tokenizer, rows):
     for name, strengths in methods(model, probed=job.seed == PROBED_SEED).items():
         found = {}
         for strength, sampler in strengths.items():
-            predictor = Predictor(sampler, tokenizer, DRAWS_TO_TUNE, max_length=job.recipe.max_length)
+            predictor = make_predictor(job, task, sampler, tokenizer, DRAWS_TO_TUNE)
             found[strength] = hf_bam.compare({name: predictor}, task.inputs(rows), task.labels(rows))
         nll = {strength: outcome.table[0]["nll"] for strength, outcome in found.items()}
         best = min(nll, key=nll.get)
@@ -133,7 +156,7 @@ def tuned(job, task, model, tokenizer, rows):
             "nll by strength": {str(s): v for s, v in nll.items()},
         }
         about[name] |= {key: own[key] for key in HELD_OUT} | {"nll + temperature": scaled["nll"]}
-        predictors[name] = Predictor(strengths[best], tokenizer, job.recipe.samples, max_length=job.recipe.max_length)
+        predictors[name] = make_predictor(job, task, strengths[best], tokenizer, job.recipe.samples)
     return predictors, about, first
 
 

@@ -99,7 +99,7 @@ class Task(ABC):
 
     @abstractmethod
     def score(self, rows: Dataset, predictions: list[Any]) -> dict[str, float]:
-        """The task's official metrics; fractions where the official script reports them so."""
+        """The task's official metrics; fractions where the official script reports them so, percent for texts."""
 
     @abstractmethod
     def write(self, rows: Dataset, predictions: list[Any], split: str, directory: Path) -> Path:

@@ -12,6 +12,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from .. import is_patched, metrics
 from ..comparison import Comparison, compare
 from ..prediction import Bam, Dropout, Plain, Predictions, Predictor, Regression, Sampler
+from ..prediction.questions import Answer
+from ..prediction.results import Array
 from ..tasks.base import Task
 from .evaluation import some_rows
 from .predictions import prediction_of, predictor_options
@@ -86,15 +88,39 @@ def regression(task: Task, rows: Dataset, results: Predictions[Any]) -> dict[str
 
 
 def with_entropy(task: Task, rows: Dataset, results: Predictions[Any]) -> dict[str, float]:
-    """The task's scores, mean entropies, and the rank correlation of a row's doubt with its loss of score."""
+    """The task's scores, mean entropies, and how a row's doubt goes with what it loses of the score."""
     predictions = [prediction_of(result) for result in results]
-    sign = -1.0 if task.greater_is_better else 1.0
-    lost = [sign * task.score(rows.select([i]), [guess])[task.metric] for i, guess in enumerate(predictions)]
+    scores = [task.score(rows.select([i]), [guess])[task.metric] for i, guess in enumerate(predictions)]
+    share = np.clip(np.array(scores) / 100, 0, 1)  # scores of texts are in percent
+    lost = 1 - share if task.greater_is_better else share
     entropy = [result.entropy for result in results]
     return {
         **task.score(rows, predictions),
         "entropy": float(np.mean(entropy)),
         "epistemic": float(np.mean([result.epistemic for result in results])),
         "doubt_error": metrics.spearman(entropy, lost),
+        "aurc": metrics.aurc(entropy, lost),
+        **(answers(results, lost) if isinstance(results[0], Answer) else {}),
         "draws": float(results.draws.max()),
     }
+
+
+def answers(results: Predictions[Answer], lost: Array) -> dict[str, float]:
+    """Is an answer as often right, word for word, as its probability says, and does doubt find those that are not?
+
+    An answer that is partly right counts as such for PAvPU.
+    """
+    wrong = lost > 0
+    probability = np.array([result.probability for result in results])
+    right_or_not = np.stack([probability, 1 - probability], axis=-1)  # (B, 2)
+    found = {
+        "ece": metrics.ece(right_or_not, wrong, classwise=True),
+        "brier": metrics.brier(right_or_not, wrong),
+        "error_auroc": np.nan,
+        "pavpu": np.nan,
+    }
+    if 0 < wrong.sum() < len(wrong):
+        found["error_auroc"] = metrics.error_auroc([result.entropy for result in results], wrong)
+    if results.draws.min() > 1:
+        found["pavpu"] = float(metrics.pavpu_from([result.p_value for result in results], 1 - lost))
+    return found

@@ -1,12 +1,14 @@
 """What the tables of doubt say, against scipy and by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from datasets import Dataset
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 from scipy.stats import entropy, spearmanr
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import brier_score_loss, roc_auc_score
 
 import hf_bam
 from hf_bam.comparison import Comparison, Outcome
@@ -15,7 +17,7 @@ from hf_bam.prediction.questions import Answer, Candidate
 from hf_bam.tasks.custom import Custom
 from hf_bam.tasks.squad import Squad
 from hf_bam.training import Recipe
-from hf_bam.training.doubt import make_predictors, measure_doubt, regression
+from hf_bam.training.doubt import make_predictors, measure_doubt, measure_results, regression
 from hf_bam.training.predictions import prediction_of, predictor_options
 from hf_bam.training.temperatures import with_temperatures
 
@@ -133,3 +135,31 @@ def test_answers_as_the_task_scores_them():
     assert Squad(version="2.0").score(rows, predictions)["exact"] == 100.0
     options = predictor_options(Squad(version="2.0", doc_stride=7))
     assert (options["null_answer"], options["stride"]) == (True, 7)
+
+
+def test_the_doubt_about_answers():
+    """Two answers are right, one in part and one not at all; the last two are the most doubtful."""
+    golds, texts = ["Rome", "Oslo", "New York City", "Bern"], ["Rome", "Oslo", "York City", "Lima"]
+    rows = Dataset.from_dict({"answers": [{"text": [gold], "answer_start": [0]} for gold in golds]})
+    given = zip(texts, [0.9, 0.8, 0.3, 0.6], [0.1, 0.2, 0.9, 0.8], [0.01, 0.2, 0.3, 0.01], strict=True)
+    results = hf_bam.prediction.Predictions(
+        replace(answer([text], [p]), entropy=entropy, p_value=p_value, draws=4) for text, p, entropy, p_value in given
+    )
+    found = measure_results(Squad(version="1.1"), rows, results)
+    lost = [0, 0, 1 - 0.8, 1]  # two words of two and of three: F1 is 0.8
+    assert found["f1"] == pytest.approx(70)
+    assert found["error_auroc"] == 1
+    assert found["aurc"] == pytest.approx(np.mean([0, 0, 1 / 3, 1.2 / 4]))
+    assert found["doubt_error"] == pytest.approx(spearmanr([0.1, 0.2, 0.9, 0.8], lost).statistic)
+    assert found["ece"] == pytest.approx(np.mean([0.1, 0.2, 0.3, 0.6]))  # each has a bin of its own
+    assert found["brier"] == pytest.approx(2 * brier_score_loss([1, 1, 0, 0], [0.9, 0.8, 0.3, 0.6]))
+    assert found["pavpu"] == pytest.approx(np.mean([1, 0, 0.2, 0]))
+
+
+def test_right_answers_alone_and_single_predictions_leave_measures_open():
+    rows = Dataset.from_dict({"answers": [{"text": [gold], "answer_start": [0]} for gold in ("Rome", "Oslo")]})
+    results = hf_bam.prediction.Predictions(answer([text], [0.5]) for text in ("Rome", "Oslo"))
+    found = measure_results(Squad(version="1.1"), rows, results)
+    assert np.isnan(found["pavpu"])
+    assert np.isnan(found["error_auroc"])
+    assert found["ece"] == 0.5

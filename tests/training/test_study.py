@@ -125,6 +125,25 @@ def test_a_screened_cell_says_nothing_of_the_evaluation_sets(benchmarks, grid, d
     assert record["held_out"]["draws"]["nll"] > 0
 
 
+@pytest.mark.parametrize("training", ["plain", "BAM k=2"])
+def test_where_there_are_no_classes_held_out_rows_choose_the_dropout_rate(benchmarks, grid, tmp_path, training):
+    cell, generator = benchmarks("cell"), np.random.default_rng(0)
+    for name, number in {"train": 44, "validation": 14}.items():
+        rows = {"text": generator.choice(["good film", "bad film"], number), "label": generator.normal(size=number)}
+        pd.DataFrame(rows).to_csv(tmp_path / f"{name}.csv", index=False)
+    grid["tasks"]["custom"] |= {"data": tmp_path.name}
+    grid["tasks"]["custom"]["options"]["regression"] = True
+    cell.main(tmp_path / "out", benchmarks("study").settings(grid, "custom", training, 1, tmp_path.parent))
+    one, drawn = json.loads((tmp_path / "out" / "record.json").read_text())["methods"]
+    assert (one["draws"], drawn["draws"], one["strength"]) == (1, 3, None)
+    losses = {rate: drawn.get(f"held-out loss, {rate}") for rate in cell.RATES}
+    if training == "plain":
+        assert drawn["strength"] == min(losses, key=losses.get)
+        assert len({*losses.values()}) == len(losses)
+    else:
+        assert {*losses.values(), drawn["strength"]} == {None}
+
+
 def test_the_objective_without_noise_is_the_loss_of_the_plain_model(benchmarks, grid, data_folder):
     """The first k is large, so that draws are close to the mean attention."""
     spec = benchmarks("study").settings(grid, "custom", "BAM k=2", 0, data_folder.parent)
