@@ -53,34 +53,57 @@ def add(path, record):
 
 
 def main(options):
-    grid = yaml.safe_load(Path(options.grid).read_text(encoding="utf-8"))
     done = {(r["seed"], r["task"], r["training"]): r.get("settings") for r in records(options.records)}
+    grid = read_grid(options)
     planned = cells(grid)
-    missing = [cell for cell in planned if cell not in done]
-    print(f"{len(done)} cells are done, {len(missing)} are missing")
+    print(f"{len(done)} cells are done, {len([cell for cell in planned if cell not in done])} are missing")
     for cell in planned:
-        seed, task, training = cell
-        if cell in done and done[cell] != without_place(settings(grid, task, training, seed, options.data_dir)):
+        if cell in done and done[cell] != without_place(told(grid, cell, options)):
+            seed, task, training = cell
             print(f"{task}, {training}, seed {seed}: was made with other settings than the grid has now")
-    lock = threading.Lock()
-    environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // options.jobs))}
+    lock, begun = threading.Lock(), {*done}
 
-    def run(cell):
-        seed, task, training = cell
-        folder = Path(options.output, task, training.replace(" ", "-"), f"seed-{seed}")
-        folder.mkdir(parents=True, exist_ok=True)
-        told = settings(grid, task, training, seed, options.data_dir)
-        with (folder / "output.txt").open("a", encoding="utf-8") as output:
-            command = [sys.executable, str(CELL), str(folder), json.dumps(told)]
-            code = subprocess.run(command, stdout=output, stderr=output, env=environment, check=False).returncode
-        if code:
-            print(f"{folder} failed, see its output.txt", flush=True)
-            return
-        record = {"task": task, "training": training, "seed": seed, "settings": without_place(told)}
-        record |= json.loads((folder / "record.json").read_text(encoding="utf-8"))
-        with lock:
-            add(options.records, record)
-        print(f"{task}, {training}, seed {seed}: {record['training_seconds']:.0f} s", flush=True)
+    def work():
+        """Takes the first cell that nobody has begun until there is none; the grid may change while this runs."""
+        while True:
+            with lock:
+                grid = read_grid(options)
+                cell = next((cell for cell in cells(grid) if cell not in begun), None)
+                begun.add(cell)
+            if cell is None:
+                return
+            record = run(cell, told(grid, cell, options), options)
+            if record is not None:
+                with lock:
+                    add(options.records, record)
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(run, missing))
+        for worker in [pool.submit(work) for _ in range(options.jobs)]:
+            worker.result()
+
+
+def read_grid(options):
+    return yaml.safe_load(Path(options.grid).read_text(encoding="utf-8"))
+
+
+def told(grid, cell, options):
+    seed, task, training = cell
+    return settings(grid, task, training, seed, options.data_dir)
+
+
+def run(cell, spec, options):
+    """The record of a cell, which runs as a process of its own; None if that fails."""
+    seed, task, training = cell
+    folder = Path(options.output, task, training.replace(" ", "-"), f"seed-{seed}")
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // options.jobs))}
+    with (folder / "output.txt").open("a", encoding="utf-8") as output:
+        command = [sys.executable, str(CELL), str(folder), json.dumps(spec)]
+        code = subprocess.run(command, stdout=output, stderr=output, env=environment, check=False).returncode
+    if code:
+        print(f"{folder} failed, see its output.txt", flush=True)
+        return None
+    record = {"task": task, "training": training, "seed": seed, "settings": without_place(spec)}
+    record |= json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    print(f"{task}, {training}, seed {seed}: {record['training_seconds']:.0f} s", flush=True)
+    return record
