@@ -60,17 +60,16 @@ def main(folder, spec):
     record = {"scores": {name: result.scores[name] for name in sets}, "steps": result.about["steps"]}
     record |= json.loads(cost.read_text(encoding="utf-8"))
     own = own or next(name for name in data.evaluation if name != "holdout")
-    if task.labels(data.evaluation[own]) is None:
-        if not screened:
-            record["methods"] = others(job, task, model, tokenizer, data.evaluation, own, strange)
-    else:
-        with torch.autocast("cpu", torch.bfloat16, enabled=job.recipe.precision == "bf16"):
+    with torch.autocast("cpu", torch.bfloat16, enabled=job.recipe.precision == "bf16"):
+        if task.labels(data.evaluation[own]) is not None:
             predictors, record["held_out"], first = tuned(job, task, model, tokenizer, data.evaluation["holdout"])
             if not screened:
                 data = apart(data, own, strange, job.data_dir)
                 record |= classification(job, task, predictors, record["held_out"], first, data, own)
-        if job.attention == "bam" and job.seed == PROBED_SEED and not screened:
-            record["objective"] = list(objective(job, task, model, tokenizer, data.train))
+        elif not screened:
+            record["methods"] = others(job, task, model, tokenizer, data.evaluation, own, strange)
+    if "held_out" in record and job.attention == "bam" and job.seed == PROBED_SEED and not screened:
+        record["objective"] = list(objective(job, task, model, tokenizer, data.train))
     write_json(folder / "record.json", record)
 
 
