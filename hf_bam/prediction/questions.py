@@ -36,7 +36,7 @@ class Answer(Doubt):
 
     Attributes:
         start, end: where it stands in the context.
-        n_best: the best answers, most probable first; the doubt is about the choice between them.
+        n_best: the best answers, most probable first. The doubt is about the choice between all spans.
         null_probability: of "no answer", or NaN if that was not among the answers.
         samples: (S, K) probabilities of the candidates in `n_best` order.
     """
@@ -161,12 +161,10 @@ class QuestionAnswering(Head):
         if NULL in scores:
             rank[spans.index(NULL)] -= self.settings.null_threshold
         order = np.argsort(-rank, kind="stable")[: self.settings.n_best]
+        # The doubt is about the choice between all candidates. Were those outside the best a single one, a distribution
+        # that is spread over many of them would look like a sure choice of it.
+        (doubt,) = doubts(samples[:, None], self.settings.threshold, self.settings.paired)
         samples, spans = samples[:, order], [spans[index] for index in order]
-        # What lies outside the best is one further choice, so that the probabilities remain those of all candidates.
-        rest = np.clip(1 - samples.sum(axis=-1, keepdims=True), 0, None)
-        (doubt,) = doubts(
-            np.concatenate([samples, rest], axis=-1)[:, None], self.settings.threshold, self.settings.paired
-        )
         n_best = [
             Candidate(context[a:b], a, b, float(probability), float(std))
             for (a, b), probability, std in zip(spans, samples.mean(axis=0), deviation(samples), strict=True)

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
+from scipy.stats import entropy
 from transformers import BertForQuestionAnswering, ByT5Tokenizer
 
 import hf_bam
@@ -66,6 +68,14 @@ def test_draws_are_averaged_and_their_doubt_is_told(model, tokenizer):
     assert result.std > 0
     assert result.epistemic > 0
     assert result.entropy == pytest.approx(result.aleatoric + result.epistemic)
+
+
+@pytest.mark.parametrize("n_best", [16, 500])
+def test_the_doubt_is_about_all_spans_however_many_are_shown(model, tokenizer, n_best):
+    _, spans, _ = best_span(model, tokenizer)
+    result = Predictor(Plain(model), tokenizer, n_best=n_best)([(QUESTION, CONTEXT)])[0]
+    assert len(spans) < 16**2  # so many are looked at
+    assert result.entropy == pytest.approx(entropy(softmax(list(spans.values()))), rel=1e-3)
 
 
 def test_long_contexts_are_split_and_answers_keep_their_place(model, tokenizer):
