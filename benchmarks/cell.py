@@ -34,8 +34,8 @@ from hf_bam.training.temperatures import with_temperatures
 RATES = (0.05, 0.1, 0.2)
 SHAPES = (5.0, 2.0, 1.0, 0.5)
 DRAWS_TO_TUNE, ROWS_TO_TUNE = 8, 600
-CHOSEN_BY = ("crps", "brier", "aurc")
-"""What chooses where there are no classes, the first that a task has."""
+CHOSEN_BY = ("crps", "aurc")
+"""What chooses where there are no classes, the first that a task has: right answers count for both, doubt too."""
 HELD_OUT = ("accuracy", "nll", "ece", "error_auroc", "epistemic")
 BATCH, PASSES, ROWS_OF_OBJECTIVE = 32, 2, 400
 STRANGE = "strange"
