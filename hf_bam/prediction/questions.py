@@ -161,7 +161,7 @@ class QuestionAnswering(Head):
         if NULL in scores:
             rank[spans.index(NULL)] -= self.settings.null_threshold
         order = np.argsort(-rank, kind="stable")[: self.settings.n_best]
-        # The doubt is about the choice between all candidates. Were those outside the best taken as one, a distribution
+        # Doubt is about the choice between all candidates. Were those outside the best taken as one, a distribution
         # that is spread over many of them would look like a sure choice of it.
         (doubt,) = doubts(samples[:, None], self.settings.threshold, self.settings.paired)
         samples, spans = samples[:, order], [spans[index] for index in order]
