@@ -17,15 +17,14 @@ import torch
 
 import hf_bam
 from hf_bam import metrics
-from hf_bam.prediction import Bam, Dropout, Plain, Predictor
+from hf_bam.prediction import Bam, Dropout, Plain
 from hf_bam.prediction.calibration import best_temperature
 from hf_bam.prediction.samplers import dropouts
 from hf_bam.tasks import get_task
 from hf_bam.tasks.squad import read
 from hf_bam.training.batching import feature_lengths, sorted_batches
-from hf_bam.training.doubt import USUAL_DROPOUT, measure_results
+from hf_bam.training.doubt import USUAL_DROPOUT, make_predictor, measure_results
 from hf_bam.training.evaluation import some_rows
-from hf_bam.training.predictions import predictor_options
 from hf_bam.training.results import write_json
 from hf_bam.training.run import Run
 from hf_bam.training.settings import resolve
@@ -80,14 +79,14 @@ def others(job, task, model, tokenizer, sets, own, strange):
     """
     rows = some_rows(sets[own], job.recipe.doubt_rows)
     known = some_rows(sets.get("holdout", next(iter(sets.values()))), job.recipe.doubt_rows)
-    unanswerable = None
+    few, unanswerable = job.recipe.replace(samples=DRAWS_TO_TUNE), None
     if strange is not None:
         asked = read(Path(job.data_dir, strange[1]), "2.0")
         silent = asked.select([i for i, answers in enumerate(asked["answers"]) if not answers["text"]])
         unanswerable = task.inputs(some_rows(silent, len(rows)))
 
     def loss(sampler):
-        results = make_predictor(job, task, sampler, tokenizer, DRAWS_TO_TUNE)(task.inputs(known))
+        results = make_predictor(task, sampler, tokenizer, few)(task.inputs(known))
         measures = measure_results(task, known, results)
         return next(measures[name] for name in CHOSEN_BY if name in measures)
 
@@ -95,7 +94,7 @@ def others(job, task, model, tokenizer, sets, own, strange):
     for name, strengths in methods(model, probed=False).items():
         losses = {strength: loss(sampler) for strength, sampler in strengths.items()} if len(strengths) > 1 else {}
         best = min(strengths, key=losses.get) if losses else None
-        predictor = make_predictor(job, task, strengths[best], tokenizer, job.recipe.samples)
+        predictor = make_predictor(task, strengths[best], tokenizer, job.recipe)
         start = time.perf_counter()
         results = predictor(task.inputs(rows))
         row = {"method": name, "seconds": time.perf_counter() - start, "strength": best}
@@ -106,11 +105,6 @@ def others(job, task, model, tokenizer, sets, own, strange):
             row["ood_auroc"] = metrics.ood_auroc(*doubts)
         found.append(row)
     return found
-
-
-def make_predictor(job, task, sampler, tokenizer, samples):
-    options = {"max_length": job.recipe.max_length, **predictor_options(task)}
-    return Predictor(sampler, tokenizer, samples, **options)
 
 
 def apart(data, own, strange, data_dir):
@@ -137,12 +131,12 @@ def tuned(job, task, model, tokenizer, rows):
 
     They choose the strength of the noise, where a method has a choice, and the temperature.
     """
-    rows = some_rows(rows, ROWS_TO_TUNE)
+    rows, few = some_rows(rows, ROWS_TO_TUNE), job.recipe.replace(samples=DRAWS_TO_TUNE)
     predictors, about, first = {}, {}, None
     for name, strengths in methods(model, probed=job.seed == PROBED_SEED).items():
         found = {}
         for strength, sampler in strengths.items():
-            predictor = make_predictor(job, task, sampler, tokenizer, DRAWS_TO_TUNE)
+            predictor = make_predictor(task, sampler, tokenizer, few)
             found[strength] = hf_bam.compare({name: predictor}, task.inputs(rows), task.labels(rows))
         nll = {strength: outcome.table[0]["nll"] for strength, outcome in found.items()}
         best = min(nll, key=nll.get)
@@ -155,7 +149,7 @@ def tuned(job, task, model, tokenizer, rows):
             "nll by strength": {str(s): v for s, v in nll.items()},
         }
         about[name] |= {key: own[key] for key in HELD_OUT} | {"nll + temperature": scaled["nll"]}
-        predictors[name] = make_predictor(job, task, strengths[best], tokenizer, job.recipe.samples)
+        predictors[name] = make_predictor(task, strengths[best], tokenizer, job.recipe)
     return predictors, about, first
 
 

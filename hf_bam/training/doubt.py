@@ -63,8 +63,12 @@ def make_predictors(
     if recipe.samples > 1:
         name = f"{'BAM' if bayesian else 'MC dropout'}, {recipe.samples} draws"
         samplers[name] = Bam(model) if bayesian else Dropout(model, rate=recipe.dropout or USUAL_DROPOUT)
-    options = {"max_length": recipe.max_length, **predictor_options(task)}
-    return {name: Predictor(sampler, tokenizer, recipe.samples, **options) for name, sampler in samplers.items()}
+    return {name: make_predictor(task, sampler, tokenizer, recipe) for name, sampler in samplers.items()}
+
+
+def make_predictor(task: Task, sampler: Sampler, tokenizer: PreTrainedTokenizerBase, recipe: Recipe) -> Predictor:
+    """Draws as often as the recipe says, and decodes as the task does."""
+    return Predictor(sampler, tokenizer, recipe.samples, max_length=recipe.max_length, **predictor_options(task))
 
 
 def measure_results(task: Task, rows: Dataset, results: Predictions[Any]) -> dict[str, float]:
