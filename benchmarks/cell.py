@@ -8,12 +8,12 @@ import json
 import math
 import resource
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from others import DRAWS_TO_TUNE, others
 
 import hf_bam
 from hf_bam import metrics
@@ -21,9 +21,8 @@ from hf_bam.prediction import Bam, Dropout, Plain
 from hf_bam.prediction.calibration import best_temperature
 from hf_bam.prediction.samplers import dropouts
 from hf_bam.tasks import get_task
-from hf_bam.tasks.squad import read
 from hf_bam.training.batching import feature_lengths, sorted_batches
-from hf_bam.training.doubt import USUAL_DROPOUT, make_predictor, measure_results
+from hf_bam.training.doubt import USUAL_DROPOUT, make_predictor
 from hf_bam.training.evaluation import some_rows
 from hf_bam.training.results import write_json
 from hf_bam.training.run import Run
@@ -32,9 +31,7 @@ from hf_bam.training.temperatures import with_temperatures
 
 RATES = (0.05, 0.1, 0.2)
 SHAPES = (5.0, 2.0, 1.0, 0.5)
-DRAWS_TO_TUNE, ROWS_TO_TUNE = 8, 600
-CHOSEN_BY = ("crps", "aurc")
-"""What chooses where there are no classes, the first that a task has: right answers count for both, doubt too."""
+ROWS_TO_TUNE = 600
 HELD_OUT = ("accuracy", "nll", "ece", "error_auroc", "epistemic")
 BATCH, PASSES, ROWS_OF_OBJECTIVE = 32, 2, 400
 STRANGE = "strange"
@@ -66,45 +63,10 @@ def main(folder, spec):
                 data = apart(data, own, strange, job.data_dir)
                 record |= classification(job, task, predictors, record["held_out"], first, data, own)
         elif not screened:
-            record["methods"] = others(job, task, model, tokenizer, data.evaluation, own, strange)
+            record["methods"] = others(job, task, methods(model, False), tokenizer, data.evaluation, own, strange)
     if "held_out" in record and job.attention == "bam" and job.seed == PROBED_SEED and not screened:
         record["objective"] = list(objective(job, task, model, tokenizer, data.train))
     write_json(folder / "record.json", record)
-
-
-def others(job, task, model, tokenizer, sets, own, strange):
-    """A row for each method where predictions are numbers or texts. Strange questions are those without an answer.
-
-    Rows held out, or those that have chosen the checkpoint, choose the strength of a method that has a choice.
-    """
-    rows = some_rows(sets[own], job.recipe.doubt_rows)
-    known = some_rows(sets.get("holdout", next(iter(sets.values()))), job.recipe.doubt_rows)
-    few, unanswerable = job.recipe.replace(samples=DRAWS_TO_TUNE), None
-    if strange is not None:
-        asked = read(Path(job.data_dir, strange[1]), "2.0")
-        silent = asked.select([i for i, answers in enumerate(asked["answers"]) if not answers["text"]])
-        unanswerable = task.inputs(some_rows(silent, len(rows)))
-
-    def loss(sampler):
-        results = make_predictor(task, sampler, tokenizer, few)(task.inputs(known))
-        measures = measure_results(task, known, results)
-        return next(measures[name] for name in CHOSEN_BY if name in measures)
-
-    found = []
-    for name, strengths in methods(model, probed=False).items():
-        losses = {strength: loss(sampler) for strength, sampler in strengths.items()} if len(strengths) > 1 else {}
-        best = min(strengths, key=losses.get) if losses else None
-        predictor = make_predictor(task, strengths[best], tokenizer, job.recipe)
-        start = time.perf_counter()
-        results = predictor(task.inputs(rows))
-        row = {"method": name, "seconds": time.perf_counter() - start, "strength": best}
-        row |= {f"held-out loss, {strength}": value for strength, value in losses.items()}
-        row |= measure_results(task, rows, results)
-        if unanswerable:
-            doubts = [[result.entropy for result in part] for part in (results, predictor(unanswerable))]
-            row["ood_auroc"] = metrics.ood_auroc(*doubts)
-        found.append(row)
-    return found
 
 
 def apart(data, own, strange, data_dir):

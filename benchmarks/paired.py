@@ -34,12 +34,16 @@ PAIRS = (
     (SCALED, "plain without dropout, plain + temperature"),
     ("BAM-WC and dropout, mean", "plain"),
     ("BAM-WC and dropout, draws", "plain"),
+    ("BAM-WC and dropout, draws", "plain + temperature"),
     ("BAM-WC and dropout, draws", "MC dropout"),
+    ("BAM-WC and dropout, draws + temperature", "plain + temperature"),
+    ("BAM-WC and dropout, draws + temperature", "MC dropout + temperature"),
 )
 BY_TASK = ("score", "nll", "error_auroc")
 """Measures of the differences by task, in their table and in the plot."""
 COMPARED = ("accuracy", "nll", "ece", "error_auroc", "aurc", "ood_auroc")
-OTHERS = ("score", "crps", "coverage_90", "doubt_error", "ece", "error_auroc", "aurc", "ood_auroc")
+TOKENS = ("token_nll", "token_ece", "token_error_auroc")
+OTHERS = ("score", "crps", "coverage_90", "doubt_error", "ece", "error_auroc", "aurc", "ood_auroc", *TOKENS)
 """Measures where predictions are numbers or texts, each task by itself."""
 RANKED = ("score", "nll", "ece", "brier", "error_auroc", "aurc")
 BETTER_HIGH = ("score", "error_auroc")
@@ -89,17 +93,21 @@ def difference_table(rows):
     return markdown(["task", "method", *BY_TASK], lines)
 
 
-def pair_table(groups, measures=COMPARED):
-    """The comparisons that answer questions, over all tasks of a group in which both methods have enough seeds."""
-    lines = []
-    for rows in groups:
-        references = dict.fromkeys(reference for _, reference in PAIRS)
-        known = {reference: [differences(rows, name, reference) for name in measures] for reference in references}
-        for method, reference in PAIRS:
-            found = [column.get(method) for column in known[reference]]
-            if found[0]:
-                lines.append([method, reference, ", ".join(found[0][-1]), *map(signed, found)])
-    return markdown(["method", "minus", "tasks", *measures], lines)
+def pair_table(rows, measures=COMPARED):
+    """The comparisons that answer questions, over all tasks in which both methods have enough seeds.
+
+    Measures that no comparison has are left out.
+    """
+    references = dict.fromkeys(reference for _, reference in PAIRS)
+    known = {reference: {name: differences(rows, name, reference) for name in measures} for reference in references}
+    found = {pair: [known[pair[1]][name].get(pair[0]) for name in measures] for pair in PAIRS}
+    found = {pair: entries for pair, entries in found.items() if any(entries)}
+    kept = [i for i, _ in enumerate(measures) if any(entries[i] for entries in found.values())]
+    lines = [
+        [*pair, ", ".join(next(filter(None, entries))[-1]), *(signed(entries[i]) for i in kept)]
+        for pair, entries in found.items()
+    ]
+    return markdown(["method", "minus", "tasks", *(measures[i] for i in kept)], lines)
 
 
 def rank_table(rows):

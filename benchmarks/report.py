@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 from ensemble import ensembles
-from paired import OTHERS, difference_table, differences, pair_table, plot, rank_table, signed
+from paired import OTHERS, TOKENS, difference_table, differences, pair_table, plot, rank_table, signed
 from render import fill, markdown, save
 from render import rows as rows_of
 from study import records
@@ -27,6 +27,7 @@ MEASURES = (
     "crps",
     "coverage_90",
     "doubt_error",
+    *TOKENS,
     "epistemic",
 )
 
@@ -188,18 +189,22 @@ def cost_table(rows):
     return markdown(["method", *names], lines)
 
 
+def by_task(rows, table):
+    return "\n\n".join(f"#### {task}\n\n{table(own)}" for task, own in rows.groupby("task", sort=False))
+
+
 def main(options):
     found = records(options.records)
     found += list(ensembles(found))
     rows, scores = frame(found), score_rows(found)
     classes = rows[rows["nll"].notna()]
-    tables = "\n\n".join(f"#### {task}\n\n{task_table(own)}" for task, own in rows.groupby("task", sort=False))
+    others = rows[rows["nll"].isna()]
     parts = {
         "scores": score_table(scores),
         "gains": gain_table(scores),
-        "tasks": tables,
-        "pairs": pair_table([classes]),
-        "others": pair_table([own for _, own in rows[rows["nll"].isna()].groupby("task", sort=False)], OTHERS),
+        "tasks": by_task(rows, task_table),
+        "pairs": pair_table(classes),
+        "others": by_task(others, lambda own: pair_table(own, OTHERS)),
         "differences": difference_table(classes),
         "ranks": rank_table(classes),
         "screen": screen_table(found),

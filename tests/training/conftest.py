@@ -1,6 +1,8 @@
 """A tiny model on disk, and rated sentences that it can learn."""
 
 import csv
+import importlib
+from pathlib import Path
 
 import datasets
 import pytest
@@ -9,6 +11,7 @@ import transformers
 
 from ..models import bert
 
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 WORDS = ["film", "plot", "cast", "music", "ending", "story", "scene", "actor"]
 
 
@@ -60,3 +63,10 @@ def custom(model_folder, data_folder):
     """Arguments of a run on them."""
     columns = ["--text_column", "text", "--label_column", "label"]
     return ["--model", str(model_folder), "--data_dir", str(data_folder), *columns]
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    """Imports a file of the folder, as its own script does."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module

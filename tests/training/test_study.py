@@ -1,6 +1,5 @@
 """The study on real tasks, with tiny models: its plan, one cell of it, and its tables."""
 
-import importlib
 import json
 from argparse import Namespace
 from pathlib import Path
@@ -15,14 +14,7 @@ from sklearn.metrics import log_loss
 
 import hf_bam
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture
-def benchmarks(monkeypatch):
-    """Imports a file of the folder, as its own script does."""
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    return importlib.import_module
+from .conftest import BENCHMARKS
 
 
 @pytest.fixture
@@ -226,7 +218,7 @@ def test_the_table_of_pairs_names_the_tasks_with_three_seeds(benchmarks):
         for task, seeds in tasks.items()
         for seed, value in enumerate(seeds)
     ]
-    *_, last = paired.pair_table([pd.DataFrame(rows)]).splitlines()
+    *_, last = paired.pair_table(pd.DataFrame(rows)).splitlines()
     assert last == "| BAM-WC, draws | MC dropout | b |" + " -0.100 ± 0.000 |" * 6
 
 
@@ -254,11 +246,21 @@ def test_tasks_of_another_kind_are_compared_each_by_itself(benchmarks):
         for task, seeds in tasks.items()
         for seed, value in enumerate(seeds)
     ]
-    groups = [own for _, own in pd.DataFrame(rows).groupby("task")]
-    paired = benchmarks("paired")
-    first, second = paired.pair_table(groups, paired.OTHERS).splitlines()[2:]
-    assert first == "| BAM-WC, draws | plain | a |" + " +0.100 ± 0.000 |" * 2 + " - |" * 6
-    assert second == "| BAM-WC, draws | plain | b | +2.000 ± 0.000 |" + " - |" * 7
+    paired, report = benchmarks("paired"), benchmarks("report")
+    text = report.by_task(pd.DataFrame(rows), lambda own: paired.pair_table(own, paired.OTHERS))
+    assert text.splitlines() == [
+        "#### a",
+        "",
+        "| method | minus | tasks | score | crps |",
+        "| --- | --- | --- | --- | --- |",
+        "| BAM-WC, draws | plain | a | +0.100 ± 0.000 | +0.100 ± 0.000 |",
+        "",
+        "#### b",
+        "",
+        "| method | minus | tasks | score |",
+        "| --- | --- | --- | --- |",
+        "| BAM-WC, draws | plain | b | +2.000 ± 0.000 |",
+    ]
 
 
 @pytest.mark.parametrize("which", [("own", "holdout", "strange"), ("own", "holdout")])
