@@ -29,7 +29,7 @@ def cells(grid):
     return list(dict.fromkeys((seed, task, training) for task, training, seed in found))
 
 
-def settings(grid, task, training, seed, data_dir):
+def settings(grid, seed, task, training, data_dir):
     """What a cell is told: the settings of all, of its task and of its training, the last ones first."""
     merged = merge({"task": task, "seed": seed}, grid["common"], grid["tasks"][task], grid["trainings"][training])
     if merged.get("bam", {}).get("preset") == "own":
@@ -58,7 +58,7 @@ def main(options):
     planned = cells(grid)
     print(f"{len(done)} cells are done, {len([cell for cell in planned if cell not in done])} are missing")
     for cell in planned:
-        if cell in done and done[cell] != without_place(told(grid, cell, options)):
+        if cell in done and done[cell] != without_place(settings(grid, *cell, options.data_dir)):
             seed, task, training = cell
             print(f"{task}, {training}, seed {seed}: was made with other settings than the grid has now")
     lock, begun = threading.Lock(), {*done}
@@ -72,7 +72,7 @@ def main(options):
                 begun.add(cell)
             if cell is None:
                 return
-            record = run(cell, told(grid, cell, options), options)
+            record = run(cell, settings(grid, *cell, options.data_dir), options)
             if record is not None:
                 with lock:
                     add(options.records, record)
@@ -84,11 +84,6 @@ def main(options):
 
 def read_grid(options):
     return yaml.safe_load(Path(options.grid).read_text(encoding="utf-8"))
-
-
-def told(grid, cell, options):
-    seed, task, training = cell
-    return settings(grid, task, training, seed, options.data_dir)
 
 
 def run(cell, spec, options):

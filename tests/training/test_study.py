@@ -51,7 +51,7 @@ def test_the_settings_of_the_training_win_field_by_field(benchmarks):
         "bam": {"k": 1, "beta": 10},
         "data_dir": str(Path("root", "glue")),
     }
-    assert benchmarks("study").settings(grid, "t", "x", 3, "root") == expected
+    assert benchmarks("study").settings(grid, 3, "t", "x", "root") == expected
 
 
 def test_the_paper_has_settings_for_each_task(benchmarks):
@@ -61,7 +61,7 @@ def test_the_paper_has_settings_for_each_task(benchmarks):
         "tasks": {"cola": {}, "mrpc": {}, "sentiment": {}},
         "trainings": {"paper": {"bam": {"preset": "own"}}},
     }
-    found = {task: resolve(study.settings(grid, task, "paper", 0, "data")).recipe.bam for task in grid["tasks"]}
+    found = {task: resolve(study.settings(grid, 0, task, "paper", "data")).recipe.bam for task in grid["tasks"]}
     assert {task: bam.k for task, bam in found.items()} == {"cola": 10, "mrpc": 100, "sentiment": 1000}
     assert {bam.kl_weight for bam in found.values()} == {1}
 
@@ -70,14 +70,14 @@ def test_every_cell_of_the_committed_plan_can_be_resolved(benchmarks):
     study, resolve = benchmarks("study"), benchmarks("hf_bam.training.settings").resolve
     grid = yaml.safe_load((BENCHMARKS / "study.yaml").read_text())
     for seed, task, training in study.cells(grid):
-        spec = study.settings(grid, task, training, seed, "data")
+        spec = study.settings(grid, seed, task, training, "data")
         job = resolve({name: value for name, value in spec.items() if name not in ("strange", "own", "screen")})
         assert (job.task, job.seed, job.attention) == (task, seed, "plain" if training.startswith("plain") else "bam")
 
 
 @pytest.mark.parametrize("training", ["plain", "BAM k=2"])
 def test_a_cell_measures_every_method(benchmarks, grid, data_folder, tmp_path, training):
-    spec = benchmarks("study").settings(grid, "custom", training, 0, data_folder.parent)
+    spec = benchmarks("study").settings(grid, 0, "custom", training, data_folder.parent)
     benchmarks("cell").main(tmp_path, spec)
     record = json.loads((tmp_path / "record.json").read_text())
     kinds = ["plain", "MC dropout", "noise untrained", "token noise untrained"]
@@ -100,7 +100,7 @@ def test_a_cell_measures_every_method(benchmarks, grid, data_folder, tmp_path, t
 
 @pytest.mark.parametrize(("training", "kinds"), [("plain", ["plain", "MC dropout"]), ("BAM k=2", ["mean", "draws"])])
 def test_other_noise_is_tried_with_the_first_seed_only(benchmarks, grid, data_folder, tmp_path, training, kinds):
-    spec = benchmarks("study").settings(grid, "custom", training, 1, data_folder.parent)
+    spec = benchmarks("study").settings(grid, 1, "custom", training, data_folder.parent)
     benchmarks("cell").main(tmp_path, spec)
     record = json.loads((tmp_path / "record.json").read_text())
     assert [row["method"] for row in record["methods"]] == [*kinds, *(f"{kind} + temperature" for kind in kinds)]
@@ -109,7 +109,7 @@ def test_other_noise_is_tried_with_the_first_seed_only(benchmarks, grid, data_fo
 
 def test_a_screened_cell_says_nothing_of_the_evaluation_sets(benchmarks, grid, data_folder, tmp_path):
     grid["trainings"]["BAM k=2"]["screen"] = True
-    spec = benchmarks("study").settings(grid, "custom", "BAM k=2", 0, data_folder.parent)
+    spec = benchmarks("study").settings(grid, 0, "custom", "BAM k=2", data_folder.parent)
     benchmarks("cell").main(tmp_path, spec)
     record = json.loads((tmp_path / "record.json").read_text())
     assert list(record["scores"]) == ["holdout"]
@@ -125,7 +125,7 @@ def test_where_there_are_no_classes_held_out_rows_choose_the_dropout_rate(benchm
         pd.DataFrame(rows).to_csv(tmp_path / f"{name}.csv", index=False)
     grid["tasks"]["custom"] |= {"data": tmp_path.name}
     grid["tasks"]["custom"]["options"]["regression"] = True
-    cell.main(tmp_path / "out", benchmarks("study").settings(grid, "custom", training, 1, tmp_path.parent))
+    cell.main(tmp_path / "out", benchmarks("study").settings(grid, 1, "custom", training, tmp_path.parent))
     one, drawn = json.loads((tmp_path / "out" / "record.json").read_text())["methods"]
     assert (one["draws"], drawn["draws"], one["strength"]) == (1, 3, None)
     losses = {rate: drawn.get(f"held-out loss, {rate}") for rate in cell.RATES}
@@ -138,7 +138,7 @@ def test_where_there_are_no_classes_held_out_rows_choose_the_dropout_rate(benchm
 
 def test_the_objective_without_noise_is_the_loss_of_the_plain_model(benchmarks, grid, data_folder):
     """The first k is large, so that draws are close to the mean attention."""
-    spec = benchmarks("study").settings(grid, "custom", "BAM k=2", 0, data_folder.parent)
+    spec = benchmarks("study").settings(grid, 0, "custom", "BAM k=2", data_folder.parent)
     job = benchmarks("hf_bam.training.settings").resolve(spec)
     task = job.make_task()
     data = task.load(job.data_dir)
@@ -151,6 +151,23 @@ def test_the_objective_without_noise_is_the_loss_of_the_plain_model(benchmarks, 
     assert first["k"] == 20
     assert first["task_loss"] == pytest.approx(float(expected), abs=0.01)
     assert len({row["kl"] for row in others}) == len(others)
+
+
+def test_a_plan_that_changes_while_it_runs_is_followed(benchmarks, grid, tmp_path, monkeypatch):
+    """The first cell takes what was planned after it out of the plan, and puts something else there."""
+    study, path = benchmarks("study"), tmp_path / "grid.yaml"
+    path.write_text(yaml.safe_dump(grid))
+
+    def run(cell, spec, options):
+        changed = [{"tasks": ["custom"], "trainings": ["plain"], "seeds": [0, 7]}]
+        path.write_text(yaml.safe_dump(grid | {"plan": changed}))
+        return {"seed": cell[0], "training": cell[2], "samples": spec["samples"]}
+
+    monkeypatch.setattr(study, "run", run)
+    options = Namespace(grid=path, records=tmp_path / "study.jsonl", output=tmp_path, data_dir="data", jobs=1)
+    study.main(options)
+    expected = [{"seed": seed, "training": "plain", "samples": 3} for seed in (0, 7)]
+    assert study.records(options.records) == expected
 
 
 @pytest.mark.slow
