@@ -24,9 +24,9 @@ def foreseen(task, sampler, tokenizer, rows, max_length, draws, seed):
         for indices in sorted_batches(feature_lengths(features), BATCH):
             batch = collate([features[i] for i in indices])
             labels = batch.pop("labels")
-            drawn = (sampler.draw(batch, 1)["logits"][0].softmax(dim=-1) for _ in range(number))  # (B, L, V) each
+            logits = (sampler.draw(batch, 1)["logits"][0] for _ in range(number))  # (B, L, V) each
             real = labels != IGNORED
-            said.append((sum(drawn) / number)[real].numpy())
+            said.append((sum(part.float().softmax(dim=-1) for part in logits) / number)[real].numpy())
             truth.append(labels[real].numpy())
     return np.concatenate(said), np.concatenate(truth)
 
