@@ -102,6 +102,8 @@ def pair_table(rows, measures=COMPARED):
     known = {reference: {name: differences(rows, name, reference) for name in measures} for reference in references}
     found = {pair: [known[pair[1]][name].get(pair[0]) for name in measures] for pair in PAIRS}
     found = {pair: entries for pair, entries in found.items() if any(entries)}
+    if not found:
+        return ""
     kept = [i for i, _ in enumerate(measures) if any(entries[i] for entries in found.values())]
     lines = [
         [*pair, ", ".join(next(filter(None, entries))[-1]), *(signed(entries[i]) for i in kept)]

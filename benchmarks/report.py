@@ -190,7 +190,9 @@ def cost_table(rows):
 
 
 def by_task(rows, table):
-    return "\n\n".join(f"#### {task}\n\n{table(own)}" for task, own in rows.groupby("task", sort=False))
+    """The table of each task that has one."""
+    tables = {task: table(own) for task, own in rows.groupby("task", sort=False)}
+    return "\n\n".join(f"#### {task}\n\n{text}" for task, text in tables.items() if text)
 
 
 def main(options):

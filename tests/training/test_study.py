@@ -263,6 +263,7 @@ def test_tasks_of_another_kind_are_compared_each_by_itself(benchmarks):
         for task, seeds in tasks.items()
         for seed, value in enumerate(seeds)
     ]
+    rows.append({"task": "once", "seed": 0, "method": "plain", "score": 0.5})
     paired, report = benchmarks("paired"), benchmarks("report")
     text = report.by_task(pd.DataFrame(rows), lambda own: paired.pair_table(own, paired.OTHERS))
     assert text.splitlines() == [
