@@ -45,8 +45,23 @@ def test_the_papers_recipes(name):
     ],
 )
 def test_the_fast_recipe_has_noise_in_place_of_dropout(settings, dropout):
-    """The model's own rate, None, where there is no noise, and for translation, where it was not tried."""
+    """The model's own rate, None, where there is no noise, and for translation, which is better with both."""
     assert resolve({"model": "some/model", "recipe": "fast", **settings}).recipe.dropout == dropout
+
+
+@pytest.mark.parametrize(
+    ("settings", "k"),
+    [
+        ({"task": "cola"}, 1),
+        ({"task": "mrpc"}, 2),
+        ({"task": "mrpc", "bam": {"k": 1.0}}, 1),
+        ({"task": "mrpc", "bam": {"preset": "mrpc"}}, 100),
+        ({"task": "translation"}, 1),
+        ({"task": "translation", "model": "scratch"}, 2),
+    ],
+)
+def test_the_fast_recipe_has_less_noise_where_it_did_better(settings, k):
+    assert resolve({"model": "some/model", "recipe": "fast", **settings}).recipe.bam.k == k
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
