@@ -35,7 +35,7 @@ def others(job, task, methods, tokenizer, sets, own, strange):
 
     def loss(sampler):
         if with_references:
-            return foresight(*foresee(sampler, known, DRAWS_TO_TUNE))["token_nll"]
+            return metrics.nll(*foresee(sampler, known, DRAWS_TO_TUNE))
         measures = measure_results(task, known, predict(sampler, task.inputs(known), DRAWS_TO_TUNE))
         return next(measures[name] for name in CHOSEN_BY if name in measures)
 

@@ -100,16 +100,16 @@ def pair_table(rows, measures=COMPARED):
     """
     references = dict.fromkeys(reference for _, reference in PAIRS)
     known = {reference: {name: differences(rows, name, reference) for name in measures} for reference in references}
-    found = {pair: [known[pair[1]][name].get(pair[0]) for name in measures] for pair in PAIRS}
-    found = {pair: entries for pair, entries in found.items() if any(entries)}
-    if not found:
+    lines = []
+    for method, reference in PAIRS:
+        found = {name: entries[method] for name, entries in known[reference].items() if method in entries}
+        if found:
+            about = {"method": method, "minus": reference, "tasks": ", ".join(next(iter(found.values()))[-1])}
+            lines.append(about | {name: signed(entry) for name, entry in found.items()})
+    if not lines:
         return ""
-    kept = [i for i, _ in enumerate(measures) if any(entries[i] for entries in found.values())]
-    lines = [
-        [*pair, ", ".join(next(filter(None, entries))[-1]), *(signed(entries[i]) for i in kept)]
-        for pair, entries in found.items()
-    ]
-    return markdown(["method", "minus", "tasks", *(measures[i] for i in kept)], lines)
+    header = ["method", "minus", "tasks", *(name for name in measures if any(name in line for line in lines))]
+    return markdown(header, [[line.get(name, "-") for name in header] for line in lines])
 
 
 def rank_table(rows):

@@ -34,6 +34,10 @@ def translator():
     return task, model.eval(), tokenizer, data.evaluation["test"].select(range(80))
 
 
+def as_batch(task, model, tokenizer, rows):
+    return task.collator(tokenizer, model)(list(task.encode(rows, tokenizer, 64, training=True)))
+
+
 @pytest.mark.parametrize(("training", "kinds"), [("plain", ["plain", "MC dropout"]), ("bam", ["mean", "draws"])])
 def test_a_cell_measures_texts_and_references(benchmarks, tmp_path, training, kinds):
     spec = {"task": "translation", "recipe": "fast", "model": "scratch", "options": LANGUAGES | SIZES, **SHORT}
@@ -57,7 +61,7 @@ def test_the_likelihood_of_references_is_that_of_the_library(benchmarks, transla
     task, model, tokenizer, rows = translator
     tokens = benchmarks("tokens")
     probabilities, truth = tokens.foreseen(task, Plain(model), tokenizer, rows, 64, draws=3, seed=0)
-    batch = task.collator(tokenizer, model)(list(task.encode(rows, tokenizer, 64, training=True)))
+    batch = as_batch(*translator)
     with torch.no_grad():
         loss = model(**batch).loss  # the mean over all tokens but for padding
     found = tokens.foresight(probabilities, truth)
@@ -68,10 +72,11 @@ def test_the_likelihood_of_references_is_that_of_the_library(benchmarks, transla
 def test_draws_of_references_are_averaged(benchmarks, translator):
     """Against passes of the library itself, with as much dropout; the average of many draws is close to another's."""
     task, model, tokenizer, rows = translator
+    rows = rows.select(range(8))
     probabilities, truth = benchmarks("tokens").foreseen(
-        task, Dropout(model, rate=0.1), tokenizer, rows.select(range(8)), 64, draws=200, seed=0
+        task, Dropout(model, rate=0.1), tokenizer, rows, 64, draws=200, seed=0
     )
-    batch = task.collator(tokenizer, model)(list(task.encode(rows.select(range(8)), tokenizer, 64, training=True)))
+    batch = as_batch(task, model, tokenizer, rows)
     labels = batch.pop("labels")
     model.train()
     torch.manual_seed(1)
@@ -95,8 +100,7 @@ def test_a_temperature_takes_back_what_was_said_too_surely(benchmarks, translato
         for part in (range(40), range(40, 80))
     )
     before, after = tokens.foresight(*found), tokens.scaled(known, found)
-    features = list(task.encode(rows.select(range(40, 80)), tokenizer, 64, training=True))
-    batch = task.collator(tokenizer, model)(features)
+    batch = as_batch(task, model, tokenizer, rows.select(range(40, 80)))
     with torch.no_grad():
         learned = cross_entropy(model(**batch).logits.flatten(0, 1) / SURE, batch["labels"].flatten())
     assert after["token_nll"] < 1.01 * float(learned) < before["token_nll"] / 1.5
