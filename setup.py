@@ -17,7 +17,10 @@ TEST = [
     "pytest>=8.3",
     "pytest-xdist>=3.6",
     "ruff>=0.12",
+    "sentence-transformers>=5.0",
+    "setfit>=1.2",
     "torchmetrics>=1.6",
+    "trl>=1.0",
 ]
 
 setup(
@@ -30,7 +33,7 @@ setup(
     python_requires=">=3.10",
     package_dir={"": "."},
     packages=find_packages(include=["hf_bam*"]),
-    package_data={"hf_bam": ["py.typed", "templates/*.j2", "training/recipes/*.yaml", "fused/kernel/*"]},
+    package_data={"hf_bam": ["py.typed", "templates/*.j2", "training/recipes/*.yaml", "attention/backends/kernel/*"]},
     entry_points={"console_scripts": ["hf-bam=hf_bam.cli:main"]},
     install_requires=[
         "accelerate>=1.10",

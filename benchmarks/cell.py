@@ -16,9 +16,9 @@ import torch
 from others import DRAWS_TO_TUNE, others
 
 import hf_bam
-from hf_bam import metrics
+from hf_bam.evaluation import metrics
+from hf_bam.evaluation.temperature import best_temperature, with_temperatures
 from hf_bam.prediction import Bam, Dropout, Plain
-from hf_bam.prediction.calibration import best_temperature
 from hf_bam.prediction.samplers import dropouts
 from hf_bam.tasks import get_task
 from hf_bam.training.batching import feature_lengths, sorted_batches
@@ -27,7 +27,6 @@ from hf_bam.training.evaluation import some_rows
 from hf_bam.training.results import write_json
 from hf_bam.training.run import Run
 from hf_bam.training.settings import resolve
-from hf_bam.training.temperatures import with_temperatures
 
 RATES = (0.05, 0.1, 0.2)
 SHAPES = (5.0, 2.0, 1.0, 0.5)
@@ -103,7 +102,7 @@ def tuned(job, task, model, tokenizer, rows):
         nll = {strength: outcome.table[0]["nll"] for strength, outcome in found.items()}
         best = min(nll, key=nll.get)
         first = first or found[best]
-        temperature = best_temperature(found[best].outcomes[name].samples, found[best].labels)
+        temperature = best_temperature(found[best].labels, found[best].outcomes[name].samples)
         own, scaled = with_temperatures(found[best], {name: temperature}).table
         about[name] = {
             "best": best,
@@ -131,7 +130,7 @@ def classification(job, task, predictors, held_out, first, data, own):
         guesses = samples.mean(axis=0).argmax(axis=-1).tolist()
         row |= {f"score_{name}": value for name, value in task.score(rows, guesses).items()}
         if "disagreement" in rows.column_names:
-            row["disagreement"] = metrics.spearman(metrics.predictive_entropy(samples), rows["disagreement"])
+            row["disagreement"] = metrics.spearman(rows["disagreement"], metrics.predictive_entropy(samples))
     record = {"methods": found.table, "rows": len(rows)}
     if job.attention == "plain":
         record["predictions"] = {

@@ -6,7 +6,7 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
-from hf_bam.attention import visible_keys
+from hf_bam.attention.mask import AttentionMask
 from hf_bam.objective import KlTerm
 
 NAME = "bam_naive"
@@ -15,8 +15,10 @@ EULER = 0.5772156649015329
 
 def naive_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, **kwargs):
     """Weibull weights with a Gamma prior; boolean masks or none."""
-    law, prior = module.bam.posterior, module.bam.prior
-    visible = visible_keys(module, query, key, attention_mask, is_causal)
+    law, prior, beta = module.bam.posterior, module.bam.prior, module.bam.distribution.beta
+    causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
+    mask = AttentionMask.read(attention_mask, (*query.shape[:3], key.shape[2]), causal)
+    visible = mask.block(slice(0, query.shape[2]), query.device)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     scores = (query @ key.transpose(-1, -2) * scale).masked_fill(~visible, torch.finfo(query.dtype).min)
     mean = scores.softmax(dim=-1)
@@ -25,15 +27,15 @@ def naive_attention(module, query, key, value, attention_mask, dropout=0.0, scal
     sample = weibull_scale * (-torch.log(1 - u + 1e-20)) ** (1 / law.k)
     weights = sample / sample.sum(dim=-1, keepdim=True)
 
-    alpha = law.beta * prior(key, visible).exp()
+    alpha = beta * prior(key, visible).exp()
     kl = (
         EULER * alpha / law.k
         - alpha * torch.log(weibull_scale + 1e-20)
         + math.log(law.k)
-        + law.beta * weibull_scale * math.gamma(1 + 1 / law.k)
+        + beta * weibull_scale * math.gamma(1 + 1 / law.k)
         - EULER
         - 1
-        - alpha * math.log(law.beta)
+        - alpha * math.log(beta)
         + torch.lgamma(alpha + 1e-20)
     ).masked_fill(~visible, 0.0)
     frame = module.bam.runtime.frame

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tokens import foreseen, foresight, scaled
 
-from hf_bam import metrics
+from hf_bam.evaluation import metrics
 from hf_bam.tasks.squad import read
 from hf_bam.tasks.translation import Translation
 from hf_bam.training.doubt import make_predictor, measure_results

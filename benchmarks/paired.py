@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from render import markdown
 from scipy import stats
 
-from hf_bam.plots.style import styled
+from hf_bam.evaluation.plots.style import styled
 
 ENOUGH_SEEDS = 3
 DRAWS, SCALED = "BAM-WC, draws", "BAM-WC, draws + temperature"

@@ -14,10 +14,11 @@ DRAWS, REPETITIONS = 32, 9
 
 
 def ways(model, batch):
+    seeds = torch.arange(len(batch["input_ids"]))
     return {
-        "separate passes": lambda: draw(model, batch, DRAWS, token_budget=1, share_prefix=False),
-        "folded": lambda: draw(model, batch, DRAWS, token_budget=8192, share_prefix=False),
-        "folded, shared prefix": lambda: draw(model, batch, DRAWS, token_budget=8192),
+        "separate passes": lambda: draw(model, batch, DRAWS, 1, seeds, share_prefix=False),
+        "folded": lambda: draw(model, batch, DRAWS, 8192, seeds, share_prefix=False),
+        "folded, shared prefix": lambda: draw(model, batch, DRAWS, 8192, seeds),
     }
 
 
@@ -30,7 +31,7 @@ def study():
             batch = {"input_ids": torch.randint(1000, 2000, (inputs, length))}
             batch["attention_mask"] = torch.ones_like(batch["input_ids"])
             times = {name: [] for name in ways(model, batch)}
-            with torch.inference_mode(), hf_bam.sampling(model, seed=0):
+            with torch.inference_mode():
                 for _ in range(REPETITIONS):
                     for name, run in ways(model, batch).items():
                         start = time.perf_counter()

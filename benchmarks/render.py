@@ -12,7 +12,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
-from hf_bam.plots.style import styled
+from hf_bam.evaluation.plots.style import styled
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -7,6 +7,7 @@ python benchmarks/run.py speed      # training steps and inference against plain
 python benchmarks/run.py memory     # peak memory of a training step and of attention alone, about five minutes
 python benchmarks/run.py scaling    # cost against length, draws and layers, about ten minutes
 python benchmarks/run.py spread     # how far draws move predictions, by kind of noise, about 25 minutes
+python benchmarks/run.py architectures --jobs 2    # every text model of transformers, tiny, about a minute
 python benchmarks/run.py study --data_dir DATA --jobs 2    # real tasks, hours; goes on where it was
 python benchmarks/run.py report     # its tables and plots, into docs/results.md
 """
@@ -34,7 +35,7 @@ def processor():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=[*SELF_CONTAINED, "study", "report"])
+    parser.add_argument("study", choices=[*SELF_CONTAINED, "architectures", "study", "report"])
     group = parser.add_argument_group("of study and report")
     group.add_argument("--grid", default=Path(__file__).with_name("study.yaml"), help="which cells there are")
     group.add_argument("--data_dir", help="folder with glue, squad and multi30k/raw")

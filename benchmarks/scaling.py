@@ -6,7 +6,6 @@ from attention import LENGTHS, WAYS, attention_pass
 from measure import interleaved
 from shapes import batch_for, build, training_step
 
-import hf_bam
 from hf_bam.prediction.folding import draw
 
 REPETITIONS = 5
@@ -35,8 +34,10 @@ def with_length():
 def with_draws():
     model = build("BERT-base", "BAM").eval()
     batch = {name: x for name, x in batch_for("BERT-base", 1, 128).items() if name != "labels"}
-    with torch.inference_mode(), hf_bam.sampling(model, seed=0):
-        result = interleaved({str(n): lambda n=n: draw(model, batch, n, token_budget=8192) for n in DRAWS}, 3)
+    with torch.inference_mode():
+        result = interleaved(
+            {str(n): lambda n=n: draw(model, batch, n, 8192, torch.zeros(1, dtype=torch.int64)) for n in DRAWS}, 3
+        )
     yield {"against": "draws", **result}
     medians = [result["seconds"][str(n)][1] for n in DRAWS]
     yield {"against": "draws", "exponent": exponent(DRAWS, medians)}

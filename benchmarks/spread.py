@@ -12,12 +12,12 @@ import torch
 from cell import RATES, SHAPES, with_noise
 
 import hf_bam
+from hf_bam.evaluation.temperature import with_temperatures
 from hf_bam.prediction import Dropout, Plain, Predictor
 from hf_bam.training.doubt import USUAL_DROPOUT
 from hf_bam.training.evaluation import some_rows
 from hf_bam.training.run import run
 from hf_bam.training.settings import resolve
-from hf_bam.training.temperatures import with_temperatures
 
 KINDS, LAYERS = ("entry", "key", "token"), ("all", 1)
 STEPS, ROWS, DRAWS = 300, 300, 16

@@ -6,45 +6,47 @@ Unlike the texts that a model writes itself, these have right answers, so likeli
 import numpy as np
 import torch
 
-from hf_bam import metrics
-from hf_bam.prediction.calibration import best_temperature
+from hf_bam.attention.noise import derive
+from hf_bam.evaluation import metrics
+from hf_bam.evaluation.temperature import at, best_temperature
 from hf_bam.training.batching import feature_lengths, sorted_batches
 from hf_bam.training.loop import IGNORED
-from hf_bam.training.temperatures import at
 
 BATCH = 64
 
 
 def foreseen(task, sampler, tokenizer, rows, max_length, draws, seed):
-    """(N, V) mean probability over the draws of every token of the vocabulary, and (N,) the tokens that come."""
+    """(N,) the tokens that come, and (N, V) the mean probability over the draws of every token of the vocabulary."""
     features = task.encode(rows, tokenizer, max_length, training=True)
     collate, number = task.collator(tokenizer, sampler.model), min(draws, sampler.limit or draws)
     said, truth = [], []
-    with sampler.session(seed), torch.inference_mode():
+    sampler, base = sampler.ready(), torch.tensor(seed)
+    with torch.inference_mode():
         for indices in sorted_batches(feature_lengths(features), BATCH):
             batch = collate([features[i] for i in indices])
             labels = batch.pop("labels")
-            logits = (sampler.draw(batch, 1)["logits"][0] for _ in range(number))  # (B, L, V) each
+            seeds = derive(base, torch.tensor(indices))
+            logits = (sampler.draw(batch, 1, seeds, i)["logits"][0] for i in range(number))  # (B, L, V) each
             real = labels != IGNORED
             said.append((sum(part.float().softmax(dim=-1) for part in logits) / number)[real].numpy())
             truth.append(labels[real].numpy())
-    return np.concatenate(said), np.concatenate(truth)
+    return np.concatenate(truth), np.concatenate(said)
 
 
-def foresight(probabilities, tokens):
+def foresight(tokens, probabilities):
     """Its measures, a token counting as one prediction."""
     wrong = probabilities.argmax(axis=-1) != tokens
     return {
-        "token_accuracy": metrics.accuracy(probabilities, tokens),
-        "token_nll": metrics.nll(probabilities, tokens),
-        "token_ece": metrics.ece(probabilities, tokens),
-        "token_brier": metrics.brier(probabilities, tokens),
-        "token_error_auroc": metrics.error_auroc(metrics.predictive_entropy(probabilities), wrong),
+        "token_accuracy": metrics.accuracy(tokens, probabilities),
+        "token_nll": metrics.nll(tokens, probabilities),
+        "token_ece": metrics.ece(tokens, probabilities),
+        "token_brier": metrics.brier(tokens, probabilities),
+        "token_error_auroc": metrics.error_auroc(wrong, metrics.predictive_entropy(probabilities)),
     }
 
 
 def scaled(known, found):
     """Measures of `found` with the temperature of the mean over draws that suits `known` best."""
-    probabilities, tokens = known
-    temperature = best_temperature(probabilities[None], tokens)
-    return {"temperature": temperature, **foresight(at(found[0], temperature), found[1])}
+    tokens, probabilities = known
+    temperature = best_temperature(tokens, probabilities[None])
+    return {"temperature": temperature, **foresight(found[0], at(found[1], temperature))}

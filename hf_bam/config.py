@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
 
-from .distributions import FAMILIES
+from .families import FAMILIES
 from .objective import SCHEDULES, Reduction
 from .presets import PRESETS
 from .priors import PRIORS

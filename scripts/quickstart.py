@@ -16,6 +16,9 @@ LIMITS = ["--max_steps", "100", "--eval_limit", "200", "--doubt_rows", "150", "-
 
 def main(argv):
     request = parse("sentiment", [*LIMITS, "--output", "out/quickstart", *argv], prog="scripts/quickstart")
+    unused = [name for name in request.options if name not in ("report", "overwrite_output_dir")]
+    if unused or len(request.jobs) > 1:
+        raise ValueError(f"{', '.join(unused) or 'seeds'}: the quickstart trains two models anew, with one seed.")
     comparison = show(request.jobs[0], request.output)
     if request.options.get("report", True):
         print(f"\nThe whole report: {hf_bam.report(comparison, request.output, 'Movie reviews')}")

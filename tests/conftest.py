@@ -1,3 +1,4 @@
+import logging
 import re
 
 import pytest
@@ -33,3 +34,19 @@ def tokenizer():
 def single_tokenizer():
     """Without the token types, which only BERT and its like know."""
     return AutoTokenizer.from_pretrained(get_model_path(), model_input_names=["input_ids", "attention_mask"])
+
+
+@pytest.fixture
+def log(caplog):
+    """Warnings of transformers and huggingface_hub, which keep them from the root logger, whatever was set before."""
+    loggers = [logging.getLogger(name) for name in ("transformers", "huggingface_hub")]
+    before = [(logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(caplog.handler)
+        logger.setLevel(logging.WARNING)
+        logger.propagate = False  # under CI=true transformers passes its messages on, and they would be here twice
+    yield caplog
+    for logger, (level, propagate) in zip(loggers, before, strict=True):
+        logger.removeHandler(caplog.handler)
+        logger.setLevel(level)
+        logger.propagate = propagate

@@ -49,4 +49,8 @@ def test_both_are_trained_and_compared(script, sentences, model_folder, tmp_path
         assert -1 <= float(values["disagreement"]) <= 1
         assert 0 <= float(values["ood_auroc"]) <= 1
     assert lines[-1].endswith("So bad it is good.")
+    script.main(["--model", str(model_folder), "--output", str(tmp_path), *limits, "--no_report", "--max_steps", "2"])
+    for options, words in ((["--resume"], "resume: the quickstart"), (["--seeds", "0", "1"], "seeds: the quickstart")):
+        with pytest.raises(ValueError, match=words):
+            script.main(["--output", str(tmp_path), *options])
     assert hf_bam.is_patched(hf_bam.from_pretrained(tmp_path / "bam" / "model"))

@@ -10,11 +10,12 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from ..attention import NAME
+from ..attention.forward import NAME, NAMES, WITH_MASK
+from ..attention.layer import BamLayer
+from ..attention.runtime import Runtime, Sampling
 from ..config import BamConfig
-from ..layer import BamLayer
-from ..runtime import Draws, Runtime
-from . import hooks, steps
+from . import expansion, hooks, steps
+from .architectures import SHARES_PREFIX
 from .discovery import Site, UnsupportedModelError, find_sites, stochastic_uses
 from .state import ATTRIBUTE, Patch, base_model, find_patches, patch_of
 
@@ -22,6 +23,8 @@ __all__ = ["UnsupportedModelError", "get_config", "is_patched", "kl_loss", "patc
 
 LOSS_KWARGS = "accepts_loss_kwargs"
 NOT_SAVED = "_keys_to_ignore_on_save"
+CHANGED = (LOSS_KWARGS, NOT_SAVED)
+"""Attributes of models that patching sets and unpatching puts back."""
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -60,7 +63,12 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
     state.config = config
     for site, layer in zip(sites, layers, strict=True):
         site.module.bam = layer
-    _keep_out_of_plain_weights(state)
+    for handle in state.expansions:
+        handle.remove()
+    shares_prefix = root.config.model_type in SHARES_PREFIX
+    state.expansions = expansion.install(root, state.runtime) if shares_prefix else []
+    for inner in _models(root):
+        keep_out_of_plain_weights(inner)
     return model
 
 
@@ -90,9 +98,12 @@ def _set_implementation(state: Patch, sites: list[Site]) -> None:
         configs: list[Any] = [m.config for m in (*_models(state.root), *(site.module for site in sites))]
         state.implementations = [(c, c._attn_implementation) for c in {id(c): c for c in configs}.values()]
     state.root.set_attn_implementation(NAME)
+    for model in _models(state.root):
+        if not model._supports_sdpa:
+            model.config._attn_implementation = WITH_MASK
     for site in sites:
         config: Any = site.module.config
-        if config._attn_implementation != NAME:
+        if config._attn_implementation not in NAMES:
             _restore(state)
             raise UnsupportedModelError(
                 f"{type(state.root).__name__} cannot be patched: {site.path} ({type(site.module).__name__}) does not "
@@ -104,19 +115,17 @@ def _switch_on(state: Patch) -> None:
     for model in _models(state.root):
         setattr(model, ATTRIBUTE, state)
         state.handles += hooks.install(model)
-        kept = {name: value for name, value in vars(model).items() if name in (LOSS_KWARGS, NOT_SAVED)}
-        state.attributes.append((model, kept))
+        state.attributes.append((model, {name: value for name, value in vars(model).items() if name in CHANGED}))
+        hooks.catch_direct_calls(model)
     steps.add_counter(state.root)
     # Without this the Trainer takes the loss for one that is already divided by the accumulation steps.
     setattr(state.root, LOSS_KWARGS, False)
 
 
-def _keep_out_of_plain_weights(state: Patch) -> None:
-    """`save_pretrained` writes the plain model; our tensors go to a file of their own, see `hf_bam.serialization`."""
-    for model, kept in state.attributes:
-        theirs = kept.get(NOT_SAVED) or getattr(type(model), NOT_SAVED) or ()
-        ours = {name for name in model.state_dict() if steps.BUFFER in name or ".bam." in f".{name}"}
-        setattr(model, NOT_SAVED, {*theirs, *ours})
+def keep_out_of_plain_weights(model: PreTrainedModel) -> None:
+    """Leaves our tensors out of what `save_pretrained` writes; they go to a file of their own, `bam.safetensors`."""
+    ours = {name for name in model.state_dict() if steps.BUFFER in name or ".bam." in f".{name}"}
+    setattr(model, NOT_SAVED, {*(getattr(model, NOT_SAVED) or ()), *ours})
 
 
 def _models(root: PreTrainedModel) -> list[PreTrainedModel]:
@@ -131,7 +140,7 @@ def _restore(state: Patch) -> None:
 def unpatch(model: Model) -> Model:
     """Gives the original model back, in place, with its weights as they are trained by now."""
     state = patch_of(model)
-    for handle in state.handles:
+    for handle in (*state.handles, *state.expansions):
         handle.remove()
     for module in state.root.modules():
         if isinstance(getattr(module, "bam", None), BamLayer):
@@ -139,7 +148,8 @@ def unpatch(model: Model) -> Model:
         vars(module).pop(ATTRIBUTE, None)
     steps.remove_counter(state.root)
     for inner, kept in state.attributes:
-        for name in (LOSS_KWARGS, NOT_SAVED):
+        hooks.release_direct_calls(inner)
+        for name in CHANGED:
             vars(inner).pop(name, None)
         vars(inner).update(kept)
     _restore(state)
@@ -163,8 +173,9 @@ def sampling(
     """Within this context a model in evaluation mode draws its attention afresh in every forward.
 
     Args:
-        seed: the draws come from a generator of their own with this seed, so that the same seed gives the same draws
-            and the global random state is not touched. None: they come from the global generator.
+        seed: the draws are a function of this seed, of the number of the forward, of the row in the batch and of the
+            place of a weight, and the global random state is not touched. None: every forward takes a seed from the
+            global generator.
         hold: draw once for the whole context. The noise of a weight is then a function of its layer, head, query and
             key position and its row in the batch, so that `generate` uses one attention function from the first token
             to the last, with or without a cache.
@@ -173,9 +184,7 @@ def sampling(
 
     Training mode always samples, from the global generator; `torch.manual_seed` makes it reproducible.
     """
-    if hold and seed is None:
-        seed = int(torch.randint(2**62, ()).item())
-    with patch_of(model).runtime.sampling(Draws(seed, hold, groups)):
+    with patch_of(model).runtime.sample(Sampling(seed, hold, groups)):
         yield model
 
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from types import CodeType
 
 from torch import nn
 from transformers import PreTrainedModel
 
+from ..attention.forward import SPARSE
 from ..config import BamConfig
-from . import albert
-
-SHARED_LAYERS: dict[str, Callable[[Any, str], tuple[int, ...]]] = {"albert": albert.layers_of}
-"""Models that run one attention module in several layers, by `model_type`."""
-
-CROSS = re.compile(r"cross|encoder_attn|EncDec", re.IGNORECASE)
-HEAD_DIM = ("qk_head_dim", "head_dim", "attention_head_size", "key_value_proj_dim", "head_size")
+from .architectures import CROSS, HEAD_DIM, NO_TOKENS, SHARED_LAYERS
 
 
 class UnsupportedModelError(ValueError):
@@ -112,27 +107,49 @@ def _select(layers: str | int | tuple[int, ...], depth: int) -> set[int]:
 
 def uses_interface(cls: type[nn.Module]) -> bool:
     """Whether a method of the class looks its attention function up in transformers' table."""
-    return any("ALL_ATTENTION_FUNCTIONS" in names for names in _names_in_methods(cls))
+    return any("ALL_ATTENTION_FUNCTIONS" in code.co_names for code in _methods(cls))
 
 
-def _names_in_methods(cls: type) -> Iterator[tuple[str, ...]]:
+def _chooses_keys(cls: type[nn.Module]) -> bool:
+    """Whether a method of the class hands a choice of keys to its attention function, beside the mask."""
+    return any(
+        name in ((constant,) if isinstance(constant, str) else constant)
+        for code in _methods(cls)
+        if "ALL_ATTENTION_FUNCTIONS" in code.co_names
+        for constant in code.co_consts
+        if isinstance(constant, (str, tuple))
+        for name in SPARSE
+    )
+
+
+def _methods(cls: type) -> Iterator[CodeType]:
     for base in cls.__mro__:
         if base in (nn.Module, PreTrainedModel):
             return
         for method in vars(base).values():
             code = getattr(inspect.unwrap(method), "__code__", None) if callable(method) else None
             if code is not None:
-                yield code.co_names
+                yield code
 
 
 def refuse_unreachable(model: PreTrainedModel) -> None:
     """Raises for attention that does not use the interface, before anything is changed."""
+    if model.config.model_type in NO_TOKENS:
+        raise UnsupportedModelError(
+            f"{type(model).__name__} cannot be patched: its attention runs over "
+            f"{NO_TOKENS[model.config.model_type]}, so that its KL cannot tell padding."
+        )
     for path, module in model.named_modules():
         name = type(module).__name__
         if hasattr(module, "sinks") and uses_interface(type(module)):
             raise UnsupportedModelError(
                 f"{type(model).__name__} cannot be patched: {path} ({name}) has attention sinks, which take part in "
                 "the softmax without being keys."
+            )
+        if getattr(module, "indexer", None) is not None and _chooses_keys(type(module)):
+            raise UnsupportedModelError(
+                f"{type(model).__name__} cannot be patched: {path} ({name}) chooses the keys of its queries by an "
+                "indexer, outside of the attention mask."
             )
         looks_like_attention = re.search(r"Attention|Attn", name) is not None
         if looks_like_attention and not _is_or_is_beside_interface(model, path):

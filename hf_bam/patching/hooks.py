@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from ..attention.runtime import Frame, Places, Replay, Runtime
 from ..objective import annealed, total_kl
-from ..outputs import add_kl, prepare_outputs
-from ..runtime import Frame, Replay, Runtime
-from . import steps
+from . import backward, steps
+from .outputs import add_kl, own_loss, prepare_outputs
 from .state import ATTRIBUTE, Patch, bam_modules
+
+DIRECT = "_hf_bam"
+"""Marks a `forward` of ours."""
 
 
 def install(model: nn.Module) -> list[RemovableHandle]:
@@ -25,6 +30,28 @@ def install(model: nn.Module) -> list[RemovableHandle]:
         model.register_forward_pre_hook(partial(open_frame, argument_names=names), with_kwargs=True),
         model.register_forward_hook(close_frame, with_kwargs=True, always_call=True),
     ]
+
+
+def catch_direct_calls(model: nn.Module) -> None:
+    """Makes `model.forward(...)`, which passes hooks by, do what `model(...)` does; sentence-transformers calls it."""
+    if "forward" in vars(model):
+        return  # somebody else's, which `model(...)` calls as well
+
+    @functools.wraps(type(model).forward)
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        patch: Patch | None = vars(self).get(ATTRIBUTE)  # None: unpatched, and somebody has kept this method
+        if patch is None or patch.runtime.frame is not None:
+            return type(self).forward(self, *args, **kwargs)
+        return self(*args, **kwargs)
+
+    setattr(forward, DIRECT, True)
+    model.forward = MethodType(forward, model)
+
+
+def release_direct_calls(model: nn.Module) -> None:
+    """Takes our `forward` away; one that somebody else has put there since stays."""
+    if hasattr(vars(model).get("forward"), DIRECT):
+        del model.forward
 
 
 def open_frame(
@@ -37,10 +64,13 @@ def open_frame(
     if current is not None and current.owner is not model:
         return
     wants_weights = kwargs.get("output_attentions", getattr(model.config, "output_attentions", False))
-    frame = Frame(model, wants_weights=bool(wants_weights))
+    frame = Frame(model, wants_weights=bool(wants_weights), sampling=patch.runtime.sampling)
+    inputs = {**dict(zip(argument_names, args, strict=False)), **kwargs}
+    encoder_decoder = "decoder_attention_mask" in argument_names
+    if frame.sampling is not None:
+        frame.seed = frame.sampling.begin()
+        frame.places = places(inputs, encoder_decoder)
     if model.training:
-        inputs = {**dict(zip(argument_names, args, strict=False)), **kwargs}
-        encoder_decoder = "decoder_attention_mask" in argument_names
         ends = tuple(getattr(model.config, name, None) for name in ("pad_token_id", "eos_token_id"))
         frame.encoder_tokens, frame.decoder_tokens = real_tokens(inputs, encoder_decoder, ends)
         prepare_checkpointing(patch)
@@ -69,7 +99,13 @@ def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
     patch.runtime.kl_loss = kl_loss
     output = add_kl(output, kl, kl_loss)
     task_loss = getattr(output, "task_loss", None)
-    patch.runtime.meter.add(kl=kl, kl_loss=kl_loss, **({} if task_loss is None else {"task_loss": task_loss}))
+    terms = {"kl": kl, "kl_loss": kl_loss, **({} if task_loss is None else {"task_loss": task_loss})}
+    terms = {name: term.detach() for name, term in terms.items()}
+    if torch.compiler.is_compiling():
+        patch.runtime.meter.add(**terms)
+    elif kl.requires_grad:
+        forward = backward.Forward(terms, patch.runtime.meter, patch.tally)
+        backward.note(forward, kl, kl_loss, own_loss(output), (args, kwargs), output)
     return output
 
 
@@ -90,8 +126,9 @@ def real_tokens(
     """Which tokens of the encoder and of the decoder are no padding, (B, L) each, None where that is not said.
 
     Decoder inputs are often padded without a mask. Then the labels tell, because a position whose label is ignored is
-    a query that nobody uses; without labels the tokens that end a text do, `ends`, because nothing follows them. For a
-    model of one part both are the same tokens.
+    a query that nobody uses; without labels the tokens that end a text do, `ends`, because nothing follows them. A
+    model that is given no decoder inputs takes those of the encoder, shifted by one. For a model of one part both are
+    the same tokens.
     """
     mask = inputs.get("attention_mask")
     encoder = mask if isinstance(mask, Tensor) and mask.dim() in (2, 3) else None
@@ -104,7 +141,30 @@ def real_tokens(
         decoder = torch.ones_like(ids, dtype=torch.bool)
         for token in filter(lambda token: isinstance(token, int), ends):
             decoder[:, 1:] &= ids[:, 1:] != token  # the first token starts a text, also where it is one of these
+    elif decoder is None and encoder is not None and inputs.get("decoder_inputs_embeds") is None:
+        decoder = torch.cat([torch.ones_like(encoder[..., :1]), encoder[..., :-1]], dim=-1)
     return encoder, decoder if isinstance(decoder, Tensor) and decoder.dim() == 2 else None
+
+
+def places(inputs: dict[str, Any], encoder_decoder: bool) -> Places:
+    """Where the tokens of a forward stand in their texts."""
+    cache: Any = inputs.get("past_key_values")
+    past = int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else None
+    encoder = padding_before(inputs.get("attention_mask"))
+    if encoder_decoder:
+        return Places(encoder, padding_before(inputs.get("decoder_attention_mask")), past, True)
+    positions = inputs.get("position_ids")
+    if encoder is None and isinstance(positions, Tensor) and positions.dim() == 2:
+        # `generate` with a static cache makes the mask of the layers itself; the last token is never padding.
+        encoder = (past or 0) + positions.shape[1] - 1 - positions[:, -1]
+    return Places(encoder, encoder, past)
+
+
+def padding_before(mask: Any) -> Tensor | None:
+    """(B,) how many tokens of padding stand before each text."""
+    if not isinstance(mask, Tensor) or mask.dim() != 2:
+        return None
+    return (mask.cumsum(dim=-1) == 0).sum(dim=-1)
 
 
 def prepare_checkpointing(patch: Patch) -> None:

@@ -10,9 +10,10 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
+from ..attention.layer import BamLayer
+from ..attention.runtime import Runtime
 from ..config import BamConfig
-from ..layer import BamLayer
-from ..runtime import Runtime
+from .backward import Tally
 
 ATTRIBUTE = "_bam"
 
@@ -25,6 +26,9 @@ class Patch:
         root: the model that was patched. The models inside it share the record.
         implementations: every model config with the attention implementation that it had.
         attributes: attributes of the models inside the root that were overwritten, with their models.
+        tally: whether the KL of its forwards is trained.
+        checked: whether that was seen by the gradient of the prior, for a compiled model.
+        expansions: hooks of the layers that can repeat the batch, see `hf_bam.patching.expansion`.
     """
 
     root: PreTrainedModel
@@ -33,6 +37,9 @@ class Patch:
     implementations: list[tuple[Any, Any]] = field(default_factory=list)
     attributes: list[tuple[nn.Module, dict[str, Any]]] = field(default_factory=list)
     handles: list[RemovableHandle] = field(default_factory=list)
+    expansions: list[RemovableHandle] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+    checked: bool = False
 
 
 def base_model(model: nn.Module) -> PreTrainedModel:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+from ..objective import annealed
+from .state import ATTRIBUTE
 
 BUFFER = "bam_step"
 
@@ -43,6 +47,7 @@ def _count(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         # One parameter stands for the model, so that two optimizers for its parts do not count twice.
         first = next((parameter for parameter in model.parameters() if parameter.requires_grad), None)
         _look_for_prior(model, trained, own=id(first) in trained)
+        _look_for_kl(model, optimizer, trained)
         if id(first) in trained:
             step_of(model).add_(1)
 
@@ -62,4 +67,41 @@ def _look_for_prior(model: nn.Module, trained: set[int], own: bool) -> None:
             )
 
 
-register_optimizer_step_post_hook(_count)
+def _look_for_kl(model: nn.Module, optimizer: Optimizer, trained: set[int]) -> None:
+    """Raises if the model was trained, but the KL of none of its forwards since the last step."""
+    record = vars(model)[ATTRIBUTE]
+    anything = any(p.grad is not None for group in optimizer.param_groups for p in group["params"])
+    if not anything or not any(id(p) in trained for p in model.parameters() if p.requires_grad):
+        return
+    forwards, record.tally.forwards = record.tally.forwards, 0
+    reached, record.tally.trained = record.tally.trained, 0
+    lost, record.runtime.lost_terms = record.runtime.lost_terms, 0
+    if not reached and lost and not forwards:
+        raise RuntimeError(
+            f"The KL of this {type(model).__name__} was not trained: its layers were called one by one. Call the "
+            "model, model(...), or train it without a KL: hf_bam.patch(model, prior='none')."
+        )
+    if not reached and (forwards or _compiled_without_kl(model, record)):
+        raise RuntimeError(
+            f"The KL of this {type(model).__name__} was not trained: the loss that was differentiated has no part in "
+            "the outputs of its forward, or the model is compiled. Add the KL to the loss: "
+            "loss = loss + hf_bam.kl_loss(model)."
+        )
+
+
+def _compiled_without_kl(model: nn.Module, record: Any) -> bool:
+    """Whether a compiled model was trained and its prior was not; the first such step is looked at."""
+    if record.runtime.kl_loss is None or record.checked:
+        return False
+    config, step = record.config, step_of(model)
+    if not annealed(config.kl_weight, config.annealing, config.annealing_rate, step).item():
+        return False
+    record.checked = True
+    prior = [p for name, p in model.named_parameters() if ".bam." in f".{name}" and p.requires_grad]
+    return bool(prior) and not any(p.grad is not None and bool(p.grad.any()) for p in prior)
+
+
+@functools.cache
+def install() -> None:
+    """Looks at every step of every optimizer, once."""
+    register_optimizer_step_post_hook(_count)

@@ -15,18 +15,18 @@ def critical_ratio(draws: int, threshold: float) -> float:
 def foresee(samples: np.ndarray, total: int, threshold: float, error: float) -> tuple[np.ndarray, np.ndarray]:
     """Which inputs have a verdict that the remaining draws will hardly change, and what it is.
 
-    The verdict is *certain* when the t-test between the two most probable classes over all `total` draws has a p-value
-    below `threshold`. After m draws the lead of the first class over each other one at the end is predicted by
+    The verdict is *significant* when the t-test between the two most probable classes over all `total` draws has a
+    p-value below `threshold`. After m draws the lead of the first class over each other one at the end is predicted by
     Student's law, with the mean and deviation seen so far; what is not known yet about the deviation, which sets the
-    lead that the test asks for, widens it. "Certain" is settled when the probabilities of falling short of any
-    rival add up to less than `error`, "uncertain" when that of leading some rival is less than `error`.
+    lead that the test asks for, widens it. "Significant" is settled when the probabilities of falling short of
+    any rival add up to less than `error`, the opposite when that of leading some rival is less than `error`.
 
     Args:
         samples: (m, B, C) probabilities drawn so far, m at least 2.
         error: probability of a wrong prediction that is accepted at this look.
 
     Returns:
-        Two arrays of booleans, (B,): settled, and certain.
+        Two arrays of booleans, (B,): settled, and significant.
     """
     drawn, remaining = samples.shape[0], total - samples.shape[0]
     first = samples.mean(axis=0).argmax(axis=-1)[:, None]  # (B, 1)
@@ -43,9 +43,9 @@ def foresee(samples: np.ndarray, total: int, threshold: float, error: float) -> 
         distance = np.divide(margin, spread, out=np.where(margin > 0, np.inf, -np.inf), where=spread > 0)
         short = stats.t.sf(distance, drawn - 1)  # (B, C) probability that the lead over a rival is too small
     np.put_along_axis(short, first, 0.0, axis=-1)
-    certain = short.sum(axis=-1) < error
-    uncertain = short.max(axis=-1) > 1 - error
-    return certain | uncertain, certain
+    significant = short.sum(axis=-1) < error
+    insignificant = short.max(axis=-1) > 1 - error
+    return significant | insignificant, significant
 
 
 def schedule(total: int, first: int) -> list[int]:

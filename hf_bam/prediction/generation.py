@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..layer import BamLayer
-from ..metrics import pairwise_agreement
+from ..attention.layer import BamLayer
+from ..evaluation.metrics import pairwise_agreement
 from .folding import Inputs
 from .heads import Head, as_array
 from .inputs import Text
 from .results import Array, deviation
-from .samplers import seeded
+from .samplers import mean_mode, seeded
 
 LOGITS_AT_ONCE = 2**26
 
@@ -77,12 +77,17 @@ class TextGeneration(Head):
         seq2seq = bool(model.config.is_encoder_decoder)
         # A decoder goes on where the prompt ends, so padding has to stand before it.
         inputs, truncated, _ = self.encode(batch, **({} if seq2seq else {"padding_side": "left"}))
-        with self.sampler.pause(), seeded(self.settings.seed):
-            ids: Tensor = model.generate(**inputs, **self.settings.generation)
+        options, plain = self.settings.generation, self.sampler.deterministic
+        draws_tokens = options.get("do_sample", model.generation_config.do_sample)
+        seed = self.settings.seed if draws_tokens else None
+        with mean_mode(plain), seeded(seed):
+            ids: Tensor = plain.generate(**inputs, **options)
         skip = 1 if seq2seq else inputs["input_ids"].shape[1]
         written = self.written(ids, skip)  # (B, L)
-        scored = self.score(inputs, ids, skip, written)
-        texts = self.hypotheses(inputs, skip)
+        seeds = self.seeds(batch)
+        scored = self.score(inputs, ids, skip, seeds)
+        with seeded(seed):
+            texts = self.hypotheses(inputs, skip, seeds)
         return [
             self.result(ids[i, skip:], written[i], {name: x[..., i, :] for name, x in scored.items()}, texts[i], cut)
             for i, cut in enumerate(truncated)
@@ -95,7 +100,7 @@ class TextGeneration(Head):
         is_end = torch.isin(ids[:, skip:], ends)
         return is_end.long().cumsum(dim=-1) - is_end.long() == 0
 
-    def score(self, inputs: Inputs, ids: Tensor, skip: int, written: Tensor) -> dict[str, Array]:
+    def score(self, inputs: Inputs, ids: Tensor, skip: int, seeds: Tensor) -> dict[str, Array]:
         """Token probabilities of all draws (S, B, L), and the entropies (B, L)."""
         targets = ids[:, skip:]
         forced, first = self.forced(inputs, ids, skip)
@@ -105,7 +110,8 @@ class TextGeneration(Head):
         entropies, chosen = [], []
         for start in range(0, self.number, at_once):
             number = min(at_once, self.number - start)
-            logits = self.sampler.draw(forced, number)["logits"][:, :, first : first + targets.shape[1]]
+            output = self.sampler.draw(forced, number, seeds, start)
+            logits = output["logits"][:, :, first : first + targets.shape[1]]
             log_p = (logits.float() / self.settings.temperature).log_softmax(dim=-1)  # (n, B, L, V)
             chosen.append(log_p.gather(-1, targets[None, ..., None].expand(number, -1, -1, -1))[..., 0].exp())
             entropies.append(torch.special.entr(log_p.exp()).sum(dim=-1))
@@ -131,13 +137,12 @@ class TextGeneration(Head):
             forced["encoder_outputs"] = encoder(**inputs)  # nothing in it is random: once for all draws
         return forced, 0
 
-    def hypotheses(self, inputs: Inputs, skip: int) -> list[list[str]]:
+    def hypotheses(self, inputs: Inputs, skip: int, seeds: Tensor) -> list[list[str]]:
         batch, number = inputs["input_ids"].shape[0], self.settings.hypotheses
         if not number:
             return [[] for _ in range(batch)]
         number = min(number, self.sampler.limit or number)
-        with seeded(self.settings.seed):
-            ids = self.sampler.hypotheses(inputs, number, self.settings.seed, self.settings.generation)
+        ids = self.sampler.hypotheses(inputs, number, seeds, self.settings.generation)
         texts = [self.tokenizer.batch_decode(part[:, skip:], skip_special_tokens=True) for part in ids]
         return [[row[i] for row in texts] for i in range(batch)]
 

@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..attention.noise import new_seed
 from ..patching.state import base_model
 from .adaptive import foresee, schedule
 from .folding import Inputs
-from .inputs import Text
+from .inputs import Text, content_seed, tokenize
 from .results import Array, Classification, MultiLabel, Regression, Token, Tokens, deviation, doubts
 from .samplers import Sampler
 
@@ -29,7 +30,7 @@ class Settings:
     samples: int = 32
     """Draws for each input."""
     threshold: float = 0.05
-    """An input is certain when the p-value of the t-test between its two most probable classes is lower."""
+    """The lead of the most probable class is significant when the p-value of its t-test is lower."""
     paired: bool = False
     """Pair the draws of the two classes in the t-test."""
     temperature: float = 1.0
@@ -43,7 +44,7 @@ class Settings:
     max_length: int = 512
     """Longer texts are cut, and their results say so."""
     seed: int | None = 0
-    """The same seed and inputs give the same draws."""
+    """The same seed and input give the same draws, whatever else is in the batch; None draws afresh in every call."""
     max_answer_tokens: int = 30
     """Question answering: the longest answer."""
     stride: int = 128
@@ -78,33 +79,42 @@ class Settings:
 
 
 class Head(ABC):
-    """Predicts a batch of inputs with a sampler, within its session."""
+    """Predicts a batch of inputs with a sampler that is ready.
+
+    Attributes:
+        columns, optional: where the texts of an input stand in a table or a dictionary.
+    """
 
     adapts: ClassVar[bool] = False
     columns: ClassVar[tuple[str, ...]] = ("text",)
+    optional: ClassVar[str | None] = "text_pair"
 
     def __init__(self, sampler: Sampler, tokenizer: PreTrainedTokenizerBase, settings: Settings) -> None:
         self.sampler = sampler
         self.tokenizer = tokenizer
         self.settings = settings
         self.number = min(settings.samples, sampler.limit or settings.samples)
+        self.seed = new_seed() if settings.seed is None else settings.seed
 
     @property
     def labels(self) -> list[str]:
-        names = self.sampler.model.config.id2label
-        return [names[index] for index in range(len(names))]
+        return labels_of(self.sampler.model)
 
     @abstractmethod
     def predict(self, batch: Sequence[Any]) -> list[Any]: ...
+
+    def seeds(self, batch: Sequence[Any]) -> Tensor:
+        """(B,) a seed for each input, from its content: neither its place nor the other inputs count."""
+        return torch.tensor([content_seed(self.seed, item) for item in batch], dtype=torch.int64)
 
     def encode(self, texts: Sequence[Text], **options: Any) -> tuple[Inputs, list[bool], Any]:
         """Model inputs, which texts were cut, and the encoding itself."""
         limit = self.settings.max_length
         options = {"padding": True, "return_tensors": "pt", **options}
-        encoding = self.tokenizer(list(texts), verbose=False, **options)
+        encoding = tokenize(self.tokenizer, list(texts), verbose=False, **options)
         truncated = [length > limit for length in encoding["attention_mask"].sum(dim=-1).tolist()]
         if any(truncated):
-            encoding = self.tokenizer(list(texts), truncation=True, max_length=limit, **options)
+            encoding = tokenize(self.tokenizer, list(texts), truncation=True, max_length=limit, **options)
         return self.model_inputs(encoding), truncated, encoding
 
     def model_inputs(self, encoding: Any) -> Inputs:
@@ -125,11 +135,13 @@ class SequenceClassification(Head):
     def predict(self, batch: Sequence[Text]) -> list[Classification]:
         inputs, truncated, _ = self.encode(batch)
         if self.settings.adaptive and self.number > 1:
-            samples, verdicts = self.draw_adaptively(inputs)
+            samples, verdicts = self.draw_adaptively(inputs, self.seeds(batch))
             own = [doubts(x[:, None], self.settings.threshold, self.settings.paired)[0] for x in samples]
-            own = [replace(doubt, certain=bool(verdict)) for doubt, verdict in zip(own, verdicts, strict=True)]
+            own = [replace(doubt, significant=bool(verdict)) for doubt, verdict in zip(own, verdicts, strict=True)]
         else:
-            together = self.probabilities(self.sampler.draw(inputs, self.number)["logits"])  # (S, B, C)
+            together = self.probabilities(
+                self.sampler.draw(inputs, self.number, self.seeds(batch))["logits"]
+            )  # (S, B, C)
             samples = list(together.swapaxes(0, 1))
             own = doubts(together, self.settings.threshold, self.settings.paired)
         labels = self.labels
@@ -138,7 +150,7 @@ class SequenceClassification(Head):
             for doubt, x, cut in zip(own, samples, truncated, strict=True)
         ]
 
-    def draw_adaptively(self, inputs: Inputs) -> tuple[list[Array], Array]:
+    def draw_adaptively(self, inputs: Inputs, seeds: Tensor) -> tuple[list[Array], Array]:
         """For each input as many draws as its verdict needs, and the verdict."""
         looks = schedule(self.number, first=max(4, self.number // 8))
         # Every look may err, so each gets its share of the error.
@@ -150,7 +162,7 @@ class SequenceClassification(Head):
         for look in looks:
             rows = torch.from_numpy(open_inputs)
             part = {name: tensor[rows.to(tensor.device)] for name, tensor in inputs.items()}
-            fresh = self.probabilities(self.sampler.draw(part, look - drawn)["logits"])
+            fresh = self.probabilities(self.sampler.draw(part, look - drawn, seeds[rows], drawn)["logits"])
             for position, index in enumerate(open_inputs):
                 samples[index] = np.concatenate([samples[index], fresh[:, position]])
             drawn = look
@@ -167,7 +179,7 @@ class MultiLabelClassification(Head):
 
     def predict(self, batch: Sequence[Text]) -> list[MultiLabel]:
         inputs, truncated, _ = self.encode(batch)
-        logits = self.sampler.draw(inputs, self.number)["logits"].cpu().double()
+        logits = self.sampler.draw(inputs, self.number, self.seeds(batch))["logits"].cpu().double()
         samples = as_array((logits / self.settings.temperature).sigmoid())  # (S, B, C)
         return [self.result(samples[:, index], cut) for index, cut in enumerate(truncated)]
 
@@ -190,7 +202,7 @@ class TextRegression(Head):
 
     def predict(self, batch: Sequence[Text]) -> list[Regression]:
         inputs, truncated, _ = self.encode(batch)
-        logits = self.sampler.draw(inputs, self.number)["logits"]
+        logits = self.sampler.draw(inputs, self.number, self.seeds(batch))["logits"]
         if logits.shape[-1] != 1:
             raise ValueError(f"A regression gives one number for a text; this model gives {logits.shape[-1]}.")
         samples = as_array(logits[..., 0])  # (S, B)
@@ -211,6 +223,8 @@ class TextRegression(Head):
 class TokenClassification(Head):
     """A label for each token of a text, special tokens left out."""
 
+    optional = None
+
     def predict(self, batch: Sequence[Text]) -> list[Tokens]:
         if not self.tokenizer.is_fast:
             raise ValueError(
@@ -218,7 +232,9 @@ class TokenClassification(Head):
             )
         asked = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
         inputs, truncated, encoding = self.encode(batch, **asked)
-        samples = self.probabilities(self.sampler.draw(inputs, self.number)["logits"])  # (S, B, T, C)
+        samples = self.probabilities(
+            self.sampler.draw(inputs, self.number, self.seeds(batch))["logits"]
+        )  # (S, B, T, C)
         results = []
         for index, text in enumerate(batch):
             kept = np.flatnonzero(encoding["special_tokens_mask"][index].numpy() == 0)
@@ -236,6 +252,12 @@ class TokenClassification(Head):
             Token.make(doubt, label=self.labels[int(index)], text=text[start:end], start=start, end=end)
             for doubt, index, (start, end) in zip(own, best, offsets, strict=True)
         ]
+
+
+def labels_of(model: PreTrainedModel) -> list[str]:
+    """The names of the classes, in their order."""
+    names = model.config.id2label
+    return [names[index] for index in range(len(names))]
 
 
 def as_array(tensor: Tensor) -> Array:

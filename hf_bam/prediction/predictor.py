@@ -13,7 +13,9 @@ from torch import distributed
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from .calibration import best_temperature
+from ..evaluation.labels import label_indices
+from ..evaluation.temperature import best_temperature
+from ..patching.architectures import OUTPUTS
 from .generation import TextGeneration
 from .heads import (
     Head,
@@ -22,8 +24,9 @@ from .heads import (
     Settings,
     TextRegression,
     TokenClassification,
+    labels_of,
 )
-from .inputs import chunks, label_indices, texts_of
+from .inputs import chunks, texts_of
 from .questions import QuestionAnswering
 from .results import Predictions
 from .samplers import Bam, Sampler
@@ -49,7 +52,8 @@ class Predictor:
         head: what the model predicts: "classification", "multi-label", "regression", "tokens", "question-answering" or
             "generation". Told from the model by default.
         batch_size: inputs at a time.
-        seed: the same seed and inputs give the same draws; None draws afresh in every call.
+        seed: the same seed and input give the same draws, whatever else is in the batch; None draws afresh in every
+            call.
         max_length: longer texts are cut, and their results say so. The model's own limit by default.
         progress: show a progress bar; by default when writing to a terminal.
         settings: fields of [`Settings`][hf_bam.prediction.Settings].
@@ -82,14 +86,17 @@ class Predictor:
 
     @property
     def head(self) -> Head:
-        return HEADS[self.head_name](self.sampler, self.tokenizer, self.settings)
+        """What predicts the inputs of one call."""
+        return HEADS[self.head_name](self.sampler.ready(), self.tokenizer, self.settings)
 
     def __call__(self, inputs: Any, columns: str | tuple[str, str] | None = None) -> Predictions[Any]:
         """Results for all inputs.
 
         Args:
-            inputs: a string, a list of strings or of pairs, or a `datasets.Dataset`.
-            columns: of a dataset, the column of the text or the two columns of a pair; "text" by default.
+            inputs: a string, a list of strings, of pairs or of dictionaries, a `datasets.Dataset` or
+                `IterableDataset`, or a DataFrame or Series of pandas.
+            columns: of a table or of dictionaries, the column of the text or the two columns of a pair; by default
+                "text", and "text_pair" where there is one.
 
         In a distributed run every process predicts its share, and all get the results.
         """
@@ -97,7 +104,7 @@ class Predictor:
             return Predictions(self.stream(inputs, columns))
         items, rank, ranks = list(self.items(inputs, columns)), distributed.get_rank(), distributed.get_world_size()
         share = -(-len(items) // ranks)
-        own = list(self._run(items[rank * share : (rank + 1) * share], seed_shift=rank))
+        own = list(self._run(items[rank * share : (rank + 1) * share]))
         return Predictions(gather_object(own))
 
     def stream(self, inputs: Any, columns: str | tuple[str, str] | None = None) -> Iterator[Any]:
@@ -114,7 +121,7 @@ class Predictor:
         plain = self.with_settings(temperature=1.0, adaptive=False)
         texts = list(self.items(inputs, columns))
         truth = label_indices(labels, self.label_names, len(texts))
-        return self.with_settings(temperature=best_temperature(plain(texts).samples, truth))
+        return self.with_settings(temperature=best_temperature(truth, plain(texts).samples))
 
     def with_settings(self, **changes: Any) -> Predictor:
         """A copy with some settings changed."""
@@ -124,24 +131,23 @@ class Predictor:
 
     @property
     def label_names(self) -> list[str]:
-        return self.head.labels
+        return labels_of(self.sampler.model)
 
     def items(self, inputs: Any, columns: str | tuple[str, str] | None = None) -> Iterable[Any]:
         """The inputs one by one, checked as they are read."""
-        names = HEADS[self.head_name].columns if columns is None else columns
-        return texts_of(inputs, (names,) if isinstance(names, str) else tuple(names))
+        head = HEADS[self.head_name]
+        if columns is None:
+            return texts_of(inputs, head.columns, head.optional)
+        return texts_of(inputs, (columns,) if isinstance(columns, str) else tuple(columns))
 
-    def _run(self, items: Iterable[Any], seed_shift: int = 0) -> Iterator[Any]:
+    def _run(self, items: Iterable[Any]) -> Iterator[Any]:
         head = self.head
-        seed = None if self.settings.seed is None else self.settings.seed + seed_shift
         total = len(items) if isinstance(items, list) else None
         disable = None if self.progress is None else not self.progress
         with tqdm(total=total, unit="input", disable=disable, leave=False) as bar:
             for window in chunks(items, 8 * self.batch_size):
-                # The session is closed between windows: whoever consumes a stream finds the model as it was.
-                with self.sampler.session(seed), torch.inference_mode():
+                with torch.inference_mode():
                     results = self._window(head, window)
-                seed = None if seed is None else seed + 7919
                 bar.update(len(window))
                 yield from results
 
@@ -192,15 +198,7 @@ def head_of(model: PreTrainedModel) -> str:
         if kind == "multi_label_classification":
             return "multi-label"
         return "regression" if kind == "regression" or model.config.num_labels == 1 else "classification"
-    for ending, head in {
-        "ForTokenClassification": "tokens",
-        "ForQuestionAnswering": "question-answering",
-        "ForCausalLM": "generation",
-        "LMHeadModel": "generation",
-        "MTModel": "generation",
-        "ForConditionalGeneration": "generation",
-        "EncoderDecoderModel": "generation",
-    }.items():
+    for ending, head in OUTPUTS.items():
         if name.endswith(ending):
             return head
     raise ValueError(

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from transformers import PreTrainedTokenizerBase
 
+from ..attention.noise import derive
 from .heads import Head, as_array
-from .inputs import Text
+from .inputs import Text, tokenize
 from .results import Array, Doubt, deviation, doubts
 
 Span = tuple[int, int]
@@ -71,12 +73,13 @@ def windows(
             f"{type(tokenizer).__name__} is not one."
         )
     questions = [question.strip() for question in questions]
-    alone = tokenizer(questions, add_special_tokens=False, verbose=False)["input_ids"]
+    alone = tokenize(tokenizer, questions, add_special_tokens=False, verbose=False)["input_ids"]
     longest = max(len(tokens) for tokens in alone)
     room = max_length - longest - tokenizer.num_special_tokens_to_add(pair=True)
     if room < 8:
         raise ValueError(f"A question of {longest} tokens leaves no room for a context within {max_length}.")
-    return tokenizer(
+    return tokenize(
+        tokenizer,
         questions,
         list(contexts),
         truncation="only_second",
@@ -114,6 +117,7 @@ class QuestionAnswering(Head):
     """Spans are weighed by `softmax(start + end)` over the candidates of all windows, in every draw, and averaged."""
 
     columns = ("question", "context")
+    optional = None
 
     def predict(self, batch: Sequence[Text]) -> list[Answer]:
         for item in batch:
@@ -122,9 +126,11 @@ class QuestionAnswering(Head):
         questions, contexts = zip(*batch, strict=True)
         limits = (self.settings.max_length, self.settings.stride)
         encoding = windows(self.tokenizer, questions, contexts, *limits, padding=True, return_tensors="pt")
-        output = self.sampler.draw(self.model_inputs(encoding), self.number)
-        start, end = (as_array(output[name].float()) for name in ("start_logits", "end_logits"))  # (S, W, T)
         owners = encoding["overflow_to_sample_mapping"].numpy()
+        places = torch.tensor([int((owners[:i] == owner).sum()) for i, owner in enumerate(owners)])
+        seeds = derive(self.seeds(batch)[owners], places)  # (W,)
+        output = self.sampler.draw(self.model_inputs(encoding), self.number, seeds)
+        start, end = (as_array(output[name].float()) for name in ("start_logits", "end_logits"))  # (S, W, T)
         results = []
         for index, context in enumerate(contexts):
             scores = self.scores(start, end, np.flatnonzero(owners == index), encoding)

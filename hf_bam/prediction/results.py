@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
-from ..metrics import (
+from ..evaluation.metrics import (
     expected_entropy,
     mutual_information,
     predictive_entropy,
@@ -28,8 +28,11 @@ class Doubt:
     Attributes:
         probability: mean probability of the most probable class.
         std: its standard deviation over the draws.
-        p_value: of the t-test between the two most probable classes; NaN for a single draw.
-        certain: whether the p-value is below the threshold.
+        p_value: of the t-test between the mean probabilities of the two most probable classes, as the paper's PAvPU
+            takes it; NaN for a single draw.
+        significant: whether the p-value is below the threshold, which says that enough draws were made to tell the two
+            means apart. It is no confidence: a lead of 0.51 to 0.49 is significant when the draws agree on it. How
+            likely the label is to be right is `probability`, how unsure the model is `entropy` and `epistemic`.
         entropy: of the mean distribution, in nats; the sum of the next two.
         aleatoric: mean entropy of a draw: doubt that more knowledge of the model would not remove.
         epistemic: what is left: disagreement between the draws.
@@ -39,7 +42,7 @@ class Doubt:
     probability: float
     std: float
     p_value: float
-    certain: bool
+    significant: bool
     entropy: float
     aleatoric: float
     epistemic: float
@@ -54,7 +57,7 @@ class Doubt:
 def doubts(samples: Array, threshold: float, paired: bool = False) -> list[Doubt]:
     """The doubt about each of B choices, from samples (S, B, C)."""
     draws, number, _ = samples.shape
-    # Without a spread there is no test: a single prediction is as certain as it is probable, and does not say.
+    # A single draw has no spread to test against.
     p_values = top_two_p_values(samples, paired=paired) if draws > 1 else np.full(number, np.nan)
     columns = {
         "probability": top_probability(samples),
@@ -65,7 +68,7 @@ def doubts(samples: Array, threshold: float, paired: bool = False) -> list[Doubt
         "epistemic": mutual_information(samples),
     }
     rows = ({name: float(column[i]) for name, column in columns.items()} for i in range(number))
-    return [Doubt(certain=row["p_value"] < threshold, draws=draws, **row) for row in rows]
+    return [Doubt(significant=row["p_value"] < threshold, draws=draws, **row) for row in rows]
 
 
 def deviation(samples: Array) -> Array:

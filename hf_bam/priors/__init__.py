@@ -2,6 +2,7 @@
 
 from .base import Prior
 from .contextual import ContextualPrior
+from .distributions import DISTRIBUTIONS, Gamma, LognormalPrior, PriorDistribution
 from .fixed import FixedPrior
 from .none import NoPrior
 
@@ -11,4 +12,14 @@ PRIORS: dict[str, type[Prior]] = {
     "none": NoPrior,
 }
 
-__all__ = ["PRIORS", "ContextualPrior", "FixedPrior", "NoPrior", "Prior"]
+__all__ = [
+    "DISTRIBUTIONS",
+    "PRIORS",
+    "ContextualPrior",
+    "FixedPrior",
+    "Gamma",
+    "LognormalPrior",
+    "NoPrior",
+    "Prior",
+    "PriorDistribution",
+]

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from .fields import check_fields
+
 Collator = Callable[[list[dict[str, Any]]], dict[str, Tensor]]
 Outputs = list[dict[str, NDArray[np.float64]]]
 """What the model said of every feature, in the order of the features."""
@@ -48,13 +50,17 @@ class Data:
 class Task(ABC):
     """Data and small functions: load, encode, collate, forward, decode, score.
 
-    A subclass is a frozen dataclass whose fields are the options of the task; the loop knows nothing else of it.
+    A subclass is a frozen dataclass whose fields are the options of the task; the loop knows nothing else of it. Their
+    types are checked here; a `__post_init__` of its own calls this one first.
     Rows are what the files hold, features are what the model takes (a long context makes several features of a row).
     """
 
     auto_class: ClassVar[Any] = AutoModel
     """Which of transformers' auto classes makes the model."""
     greater_is_better: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     @abstractmethod

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +15,21 @@ from datasets import Dataset
 
 from .base import Data, DataError
 from .classification import SentenceTask, make_rows
+from .fields import is_number
 from .glue_metrics import correlations, macro_f1
-from .readers import READERS, Record
+from .readers import INTEGER, NUMBER, READERS, Record
 
 FORMATS = ", ".join(READERS)
+MISSING = r"|(?i:[-+]?(nan|inf|infinity)|null|<na>|nat)|None"
+"""What programs write where there is no label. `none`, `n/a` and `NA` are names of classes in some data."""
 
 
 @dataclass(frozen=True)
 class Custom(SentenceTask):
     """Sentences or pairs with labels, from files that are called train, validation (or dev) and test.
 
-    Labels are names or integers, and the classes are those of the training file. With `regression` they are numbers.
+    Labels are names or integers, and the classes are those of the training file; spaces around them do not count. What
+    stands for a missing value (nothing, nan, null, None) is an error. With `regression` they are numbers.
     A test file may be absent. With labels it is a further set to evaluate on, without them one to predict.
 
     Attributes:
@@ -66,7 +72,7 @@ class Custom(SentenceTask):
         data = Data(self._rows(train, names), {"validation": self._rows(validation, names)})
         if any((Path(data_dir) / f"test{ending}").exists() for ending in READERS):
             test = self._read(_find(Path(data_dir), "test"), labelled=False)
-            known = self.label_column in test[0].values
+            known = any(self.label_column in record.values for record in test)
             (data.evaluation if known else data.test)["test"] = self._rows(test, names, labelled=known)
         return data
 
@@ -87,10 +93,10 @@ class Custom(SentenceTask):
         names = sorted({self._class(record) for record in records})
         if len(names) < 2:
             raise records[0].error(f"at least two classes in column {self.label_column!r}", names)
-        if all(_is(int, name) for name in names):
+        if all(re.fullmatch(INTEGER, name) for name in names):
             return sorted(names, key=int)
-        if all(_is(float, name) for name in names):
-            first = next(record for record in records if not _is(int, self._class(record)))
+        if all(re.fullmatch(NUMBER, name) for name in names):
+            first = next(record for record in records if not re.fullmatch(INTEGER, self._class(record)))
             raise self._not_a_class(first)
         return names
 
@@ -98,9 +104,10 @@ class Custom(SentenceTask):
         value = record.values.get(self.label_column)
         if isinstance(value, float):
             raise self._not_a_class(record)
-        if not isinstance(value, (str, int)) or value == "":
+        name = str(value).strip() if isinstance(value, (str, int)) else ""
+        if re.fullmatch(MISSING, name):
             raise record.error(f"a label in column {self.label_column!r}", value)
-        return str(value)
+        return name
 
     def _not_a_class(self, record: Record) -> DataError:
         expected = f"a class in column {self.label_column!r} (a name or an integer; numbers need regression=True)"
@@ -133,14 +140,7 @@ def _text(record: Record, column: str) -> str:
 
 def _number(record: Record, column: str) -> float:
     value = record.values.get(column)
-    if value is None or not _is(float, value) or not math.isfinite(float(value)):
+    text = str(value).strip() if isinstance(value, (str, Decimal)) or is_number(value) else ""
+    if not re.fullmatch(NUMBER, text) or not math.isfinite(float(text)):
         raise record.error(f"a number in column {column!r}", value)
-    return float(value)
-
-
-def _is(kind: type, value: Any) -> bool:
-    try:
-        kind(value)
-    except (TypeError, ValueError):
-        return False
-    return True
+    return float(text)

@@ -7,6 +7,7 @@ plain text. Without files the rows come from the Hub.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,8 @@ from datasets import Dataset, load_dataset
 
 from .base import Data, DataError
 from .classification import SentenceTask, make_rows, quiet
-from .glue_metrics import accuracy, accuracy_f1, correlations, matthews
-from .readers import Record, read_tsv
+from .glue_metrics import accuracy_f1, correlations, matthews, only_accuracy
+from .readers import INTEGER, NUMBER, Record, read_tsv
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class Spec:
     label: str
     names: tuple[str, ...]
     spelled: bool = False
-    measure: Callable[[Any, Any], dict[str, float]] = accuracy
+    measure: Callable[[Any, Any], dict[str, float]] = only_accuracy
     metric: str = "accuracy"
     hub_texts: tuple[str, ...] = ()
     header: tuple[str, ...] = ()
@@ -122,6 +123,7 @@ class Glue(SentenceTask):
     task: str
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.task not in SPECS:
             raise ValueError(f"task={self.task!r} is not a task of GLUE; choose one of {', '.join(SPECS)}.")
 
@@ -178,7 +180,7 @@ class Glue(SentenceTask):
     def _unlabelled(self, file: Path) -> Dataset:
         spec, rows = self.spec, []
         for record in read_tsv(file, (spec.index, *spec.texts)):
-            index = _number(record, spec.index, int, "an integer")
+            index = int(_number(record, spec.index, INTEGER, "an integer"))
             rows.append((*(record[name] for name in spec.texts), index))
         *texts, indices = _columns(file, rows)
         return make_rows(texts, [None] * len(rows), spec.names, idx=indices)
@@ -187,7 +189,7 @@ class Glue(SentenceTask):
         spec, value = self.spec, record[self.spec.label]
         if not spec.names:
             expected = f"a number from {LOWEST:g} to {HIGHEST:g}"
-            number: float = _number(record, spec.label, float, expected)
+            number = float(_number(record, spec.label, NUMBER, expected))
             if not LOWEST <= number <= HIGHEST:
                 raise record.error(f"{expected} in column {spec.label!r}", value)
             return number
@@ -223,11 +225,10 @@ class Glue(SentenceTask):
         return names[prediction] if self.spec.spelled else str(prediction)
 
 
-def _number(record: Record, column: str, kind: type, expected: str) -> Any:
-    try:
-        return kind(record[column])
-    except ValueError:
-        raise record.error(f"{expected} in column {column!r}", record[column]) from None
+def _number(record: Record, column: str, pattern: str, expected: str) -> str:
+    if not re.fullmatch(pattern, record[column].strip()):
+        raise record.error(f"{expected} in column {column!r}", record[column])
+    return str(record[column])
 
 
 def _columns(file: Path, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

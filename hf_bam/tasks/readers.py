@@ -19,6 +19,9 @@ from pyarrow.parquet import ParquetFile
 from .base import DataError
 
 Fields = Iterator[tuple[int, list[str]]]
+INTEGER = r"[-+]?[0-9]+"
+NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"
+"""Numbers as files have them; Python would also take 1_000 and nan for one."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ def read_json(path: Path, columns: Sequence[str]) -> Iterator[Record]:
     with opened(path) as file:
         is_list = file.read(4096).decode("utf-8-sig", errors="replace").lstrip().startswith("[")
     for place, item in _json_list(path) if is_list else _json_lines(path):
+        if isinstance(item, Repeated):
+            raise error(path, place, "every name once in an object", f"{item.name!r} twice")
         if not isinstance(item, dict):
             raise error(path, place, "an object with the columns", f"{item!r:.80}")
         yield Record(path, place, item).require(columns)
@@ -81,6 +86,7 @@ def read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         except ArrowInvalid as invalid:
             raise error(path, "the file", "Parquet", str(invalid)) from invalid
         _require(path, "the file", columns, table.schema_arrow.names)
+        _check_once(path, "the file", table.schema_arrow.names)
         rows = (row for batch in table.iter_batches() for row in batch.to_pylist())
         for number, row in enumerate(rows, 1):
             yield Record(path, f"row {number}", row)
@@ -106,6 +112,33 @@ def _require(path: Path, place: str, columns: Sequence[str], present: Any) -> No
     for column in columns:
         if column not in present:
             raise error(path, place, f"a column {column!r}", f"the columns {', '.join(map(repr, present))}")
+
+
+def _check_once(path: Path, place: str, names: Sequence[str]) -> None:
+    name = repeated(names)
+    if name:
+        raise error(path, place, "every column once", f"{name!r} twice")
+
+
+def repeated(names: Sequence[str]) -> str | None:
+    """The first name that occurs twice; columns without a name, which nobody can ask for, may."""
+    return next((name for i, name in enumerate(names) if name and name in names[:i]), None)
+
+
+class Repeated(dict[str, Any]):
+    """An object of JSON in which a name occurs twice."""
+
+    name: str
+
+
+def json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Makes an object for `json.loads(object_pairs_hook=...)` that tells whether a name occurs twice."""
+    name = repeated([key for key, _ in pairs])
+    if name is None:
+        return dict(pairs)
+    made = Repeated(pairs)
+    made.name = name
+    return made
 
 
 def _lines(path: Path, end: str = "") -> Iterator[tuple[int, str]]:
@@ -141,6 +174,7 @@ def _records(
 ) -> Iterator[Record]:
     names = list(header) or next(fields, (1, []))[1]
     _require(path, "line 1", columns, names)
+    _check_once(path, "line 1", names)
     for number, values in fields:
         if len(values) == len(names):
             yield Record(path, f"line {number}", dict(zip(names, values, strict=True)))
@@ -154,7 +188,7 @@ def _records(
 def _json_list(path: Path) -> Iterator[tuple[str, Any]]:
     text = "\n".join(line for _, line in _lines(path))
     try:
-        items = json.loads(text)
+        items = json.loads(text, object_pairs_hook=json_object)
     except json.JSONDecodeError as invalid:
         raise error(path, f"line {invalid.lineno}", "JSON", invalid.msg) from invalid
     for number, item in enumerate(items, 1):
@@ -166,6 +200,6 @@ def _json_lines(path: Path) -> Iterator[tuple[str, Any]]:
         if not line.strip():
             continue
         try:
-            yield f"line {number}", json.loads(line)
+            yield f"line {number}", json.loads(line, object_pairs_hook=json_object)
         except json.JSONDecodeError as invalid:
             raise error(path, f"line {number}", "a JSON object", f"{line!r:.80} ({invalid.msg})") from invalid

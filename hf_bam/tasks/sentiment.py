@@ -22,9 +22,9 @@ import numpy as np
 from datasets import Dataset
 from huggingface_hub.constants import HF_HOME
 
+from ..evaluation.metrics import accuracy
 from .base import Data, DataError
 from .classification import SentenceTask, make_rows
-from .glue_metrics import accuracy
 
 PACKAGE = "vaderSentiment==0.5"
 DATA = "vaderSentiment-0.5/additional_resources/hutto_ICWSM_2014.tar.gz"
@@ -78,6 +78,7 @@ class Sentiment(SentenceTask):
     domain: str = "movies"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check(self.domain)
 
     @property
@@ -89,7 +90,7 @@ class Sentiment(SentenceTask):
         return "accuracy"
 
     def measure(self, labels: list[Any], predictions: list[Any]) -> dict[str, float]:
-        return accuracy(labels, predictions)
+        return {"accuracy": accuracy(labels, predictions)}
 
     def load(self, data_dir: Path | None) -> Data:
         """The sets `validation` and `test` of the domain, and all of each other domain; `data_dir` holds the archive.

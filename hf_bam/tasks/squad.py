@@ -16,6 +16,7 @@ from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrai
 
 from ..patching.state import base_model
 from .base import Collator, Data, DataError, Outputs, Task
+from .readers import Repeated, json_object
 from .squad_answers import SquadAnswer, answers
 from .squad_features import features
 from .squad_metrics import squad_1, squad_2
@@ -56,6 +57,7 @@ class Squad(Task):
     auto_class: ClassVar[Any] = AutoModelForQuestionAnswering
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.version not in HUB:
             raise ValueError(f"version={self.version!r} is not known; choose one of {', '.join(HUB)}.")
         for name, least in {"doc_stride": 0, "n_best": 1, "max_answer_length": 1}.items():
@@ -109,9 +111,9 @@ class Squad(Task):
         golds = [own["text"] for own in rows["answers"]]
         texts = [prediction.text for prediction in predictions]
         if self.version == "1.1":
-            return squad_1(texts, golds)
+            return squad_1(golds, texts)
         spans = [prediction.span for prediction in predictions]
-        return squad_2(texts, golds, spans, [prediction.null_odds for prediction in predictions])
+        return squad_2(golds, texts, spans, [prediction.null_odds for prediction in predictions])
 
     def write(self, rows: Dataset, predictions: list[SquadAnswer], split: str, directory: Path) -> Path:
         """Writes `predictions.json`, `nbest_predictions.json` and, for 2.0, `null_odds.json`; returns the first."""
@@ -163,7 +165,7 @@ def read(path: Path, version: str, *, training: bool = False) -> Dataset:
 
 def _parsed(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(path.read_bytes(), object_pairs_hook=json_object)
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist; train_file and dev_file say how the files are named.") from error
     except json.JSONDecodeError as error:
@@ -199,9 +201,11 @@ def _row(question: Any, context: str, where: str) -> dict[str, Any]:
 
 def _field(entry: Any, name: str, kind: type, where: str) -> Any:
     """A field of the right kind."""
+    if isinstance(entry, Repeated):
+        raise DataError(f"{where}: expected every field once; found {entry.name!r} twice.")
     if not isinstance(entry, dict):
         raise DataError(f"{where}: expected an object with a field {name!r}; found {type(entry).__name__}.")
-    if not isinstance(entry.get(name), kind):
+    if not isinstance(entry.get(name), kind) or isinstance(entry[name], bool):
         found = repr(entry[name]) if name in entry else f"the fields {', '.join(entry) or 'none'}"
         raise DataError(f"{where}: expected a field {name!r} ({kind.__name__}); found {found[:200]}.")
     return entry[name]

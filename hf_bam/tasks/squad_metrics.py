@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics.text import AGREEMENTS
+from ..evaluation.metrics.text import AGREEMENTS
 
 Array = NDArray[np.float64]
 
@@ -22,35 +22,35 @@ def normalise(text: str) -> str:
     return " ".join(ARTICLES.sub(" ", text.lower().translate(NO_PUNCTUATION)).split())
 
 
-def squad_1(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> dict[str, float]:
+def squad_1(golds: Sequence[Sequence[str]], predictions: Sequence[str]) -> dict[str, float]:
     """SQuAD 1.1: `exact_match` and `f1`, each the mean over the questions of the best over the gold answers."""
-    exact, f1 = _scores(predictions, [[normalise(gold) for gold in own] for own in golds])
+    exact, f1 = _scores([[normalise(gold) for gold in own] for own in golds], predictions)
     # Two answers of which nothing is left match, and yet they share no word: the rules of 2.0 give them F1 = 1.
     f1[[not normalise(text) for text in predictions]] = 0.0
     return {"exact_match": _percent(exact), "f1": _percent(f1)}
 
 
 def squad_2(
-    predictions: Sequence[str], golds: Sequence[Sequence[str]], spans: Sequence[str], null_odds: Sequence[float]
+    golds: Sequence[Sequence[str]], predictions: Sequence[str], spans: Sequence[str], null_odds: Sequence[float]
 ) -> dict[str, float]:
     """SQuAD 2.0: `exact`, `f1` and `total`, also of the questions with (`HasAns_`) and without an answer (`NoAns_`).
 
     `best_exact` and `best_f1` are what the best thresholds for `null_odds` would reach, and `..._thresh` are these.
 
     Args:
-        predictions: answers; an empty string is "no answer".
         golds: right answers for each question; none of them says that it has no answer.
+        predictions: answers; an empty string is "no answer".
         spans: for each question the answer that it gets when its odds are not above the threshold.
         null_odds: evidence that a question has no answer, on any scale.
     """
     kept = [[gold for gold in map(normalise, own) if gold] or [""] for own in golds]
     has_answer = np.array([own != [""] for own in kept])
-    exact, f1 = _scores(predictions, kept)
+    exact, f1 = _scores(kept, predictions)
     scores = _summary(exact, f1)
     for prefix, chosen in {"HasAns_": has_answer, "NoAns_": ~has_answer}.items():
         if chosen.any():
             scores |= {prefix + name: value for name, value in _summary(exact[chosen], f1[chosen]).items()}
-    for name, answered in zip(("exact", "f1"), _scores(spans, kept), strict=True):
+    for name, answered in zip(("exact", "f1"), _scores(kept, spans), strict=True):
         gains = np.where(has_answer, answered, [-float(span != "") for span in spans])
         best, threshold = _best(gains, np.asarray(null_odds, dtype=float), nothing=float((~has_answer).sum()))
         scores |= {f"best_{name}": 100 * best / len(gains), f"best_{name}_thresh": threshold}
@@ -72,7 +72,7 @@ def _best(gains: Array, odds: Array, nothing: float) -> tuple[float, float]:
     return float(sums[number]), float(threshold)
 
 
-def _scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> tuple[Array, Array]:
+def _scores(golds: Sequence[Sequence[str]], predictions: Sequence[str]) -> tuple[Array, Array]:
     """Exact match and F1 of each question, 0 to 1: the best over its golds, which are normalised."""
     token_f1 = AGREEMENTS["token_f1"]
     pairs = [(normalise(text), own) for text, own in zip(predictions, golds, strict=True)]

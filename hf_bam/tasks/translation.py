@@ -63,11 +63,12 @@ class Translation(Task):
     auto_class: ClassVar[Any] = AutoModelForSeq2SeqLM
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.source == self.target:
             raise ValueError(f"source={self.source!r} is also the target; a translation needs two languages.")
         for name in ("num_beams", "max_target_length", "vocabulary", "width", "layers", "heads"):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
+            if value < 1:
                 raise ValueError(f"{name}={value!r} is not valid; it must be a whole number, 1 or above.")
         if self.width % (2 * self.heads):
             raise ValueError(f"width={self.width} is not a multiple of 2 * heads={2 * self.heads}; it must be.")

@@ -14,6 +14,7 @@ from ..config import CHOICES, BamConfig
 from ..presets import PRESETS
 from ..tasks import TASKS
 from ..tasks.classification import SentenceTask
+from ..tasks.fields import type_name
 from ..tasks.glue import SPECS as GLUE
 from .options import describe, is_text, option_fields, task_class
 from .recipe import PRECISIONS, Recipe
@@ -22,6 +23,8 @@ from .settings import ATTENTIONS, RECIPES, Job, parse_value, read_yaml, resolve
 USUAL = {"recipe": "paper", "model": "albert-base-v2"}
 DEFAULTS = {"sentiment": {"recipe": "fast", "model": "minilm"}, "translation": {"model": "scratch"}}
 """What a command takes where nothing is said."""
+BOOLEAN: dict[str, Any] = {"type": parse_value, "nargs": "?", "const": True, "metavar": "true|false"}
+"""Keywords for an option that is true or false, and true without a value."""
 
 
 @dataclass(frozen=True)
@@ -52,21 +55,32 @@ def parse(command: str, argv: Sequence[str], prog: str | None = None) -> Request
     if not tasks:
         raise ValueError(f"--task is not given; choose some of {', '.join(known)}, or all of GLUE by all.")
     if "all" in tasks:
-        tasks = list(GLUE)
+        tasks = [*GLUE, *(task for task in tasks if task not in (*GLUE, "all"))]
+    for task in tasks:
+        if task not in known:
+            raise ValueError(
+                f"{run['config']}: task={task!r} is not a task of this command; it has {', '.join(known)}."
+            )
+    own = {task: {item.name for item in option_fields(task)} for task in tasks}
+    for name in given["options"].keys() - set().union(*own.values()):
+        raise ValueError(f"--{name} is not an option of {', '.join(tasks)}; leave it out.")
     jobs = []
     for task, seed in product(tasks, run.get("seeds", [file.get("seed", 0)])):
-        own = {item.name for item in option_fields(task)}
-        options = {name: value for name, value in given["options"].items() if name in own}
+        options = {name: value for name, value in given["options"].items() if name in own[task]}
         line = {**given["job"], **given["recipe"], "task": task, "seed": seed, "bam": given["bam"], "options": options}
         jobs.append(resolve({**USUAL, **DEFAULTS.get(task, {})}, file, line))
     name = jobs[0].make_task().name if len(tasks) == 1 else command
     name += "" if jobs[0].attention == "bam" else f"-{jobs[0].attention}"
-    return Request(jobs, Path(run.get("output", f"out/{name}")), _options(run, name))
+    return Request(jobs, Path(run.get("output", f"out/{name}")), _options(run, name, len(jobs)))
 
 
-def _options(run: Mapping[str, Any], name: str) -> dict[str, Any]:
-    options = {key: run[key] for key in ("resume", "report", "report_to") if key in run}
-    if run.get("push_to_hub"):
+def _options(run: Mapping[str, Any], name: str, jobs: int) -> dict[str, Any]:
+    options = {key: run[key] for key in ("resume", "overwrite_output_dir", "report", "report_to") if key in run}
+    if "hub_model_id" in run and "push_to_hub" not in run:
+        raise ValueError(f"--hub_model_id {run['hub_model_id']} is of use with --push_to_hub only; give that, too.")
+    if "push_to_hub" in run:
+        if jobs > 1:
+            raise ValueError(f"--push_to_hub has one repository for {jobs} runs; give one task and one seed.")
         options["hub_model_id"] = run.get("hub_model_id", f"bam-{name}")
     return options
 
@@ -118,12 +132,22 @@ def _add_run(group: Any, names: Sequence[str]) -> None:
     group.add_argument("--recipe", dest="job.recipe", choices=RECIPES, help="The paper's, or for a laptop's CPU.")
     group.add_argument("--config", dest="run.config", metavar="FILE", help="YAML, as a run writes it to config.yaml.")
     group.add_argument("--attention", dest="job.attention", choices=ATTENTIONS, help=text["attention"])
-    group.add_argument("--lora", dest="job.lora", action="store_true", help=text["lora"])
-    group.add_argument("--seed", "--seeds", dest="run.seeds", nargs="+", type=int, metavar="N", help=text["seed"])
-    group.add_argument("--limit", dest="job.limit", type=int, metavar="N", help=text["limit"])
-    group.add_argument("--eval_limit", dest="job.eval_limit", type=int, metavar="N", help=text["eval_limit"])
-    group.add_argument("--holdout", dest="job.holdout", type=int, metavar="N", help=text["holdout"])
-    group.add_argument("--resume", dest="run.resume", action="store_true", help="Go on where the output folder ends.")
+    group.add_argument("--lora", dest="job.lora", help=text["lora"], **BOOLEAN)
+    group.add_argument(
+        "--seed", "--seeds", dest="run.seeds", nargs="+", type=parse_value, metavar="N", help=text["seed"]
+    )
+    group.add_argument("--limit", dest="job.limit", type=parse_value, metavar="N", help=text["limit"])
+    group.add_argument("--eval_limit", dest="job.eval_limit", type=parse_value, metavar="N", help=text["eval_limit"])
+    group.add_argument("--holdout", dest="job.holdout", type=parse_value, metavar="N", help=text["holdout"])
+    group.add_argument(
+        "--resume", dest="run.resume", action="store_true", help="Resume from the newest checkpoint in --output."
+    )
+    group.add_argument(
+        "--overwrite_output_dir",
+        dest="run.overwrite_output_dir",
+        action="store_true",
+        help="Remove the run that is in --output, finished or not, and begin anew.",
+    )
     group.add_argument("--no_report", dest="run.report", action="store_false", help="No page about the doubt.")
     group.add_argument(
         "--report_to", dest="run.report_to", nargs="+", metavar="TRACKER", help="tensorboard, wandb, ..."
@@ -140,8 +164,8 @@ def _add(group: Any, flag: str, dest: str, cls: Any, name: str) -> None:
     settings: dict[str, Any] = {"dest": dest, "help": describe(cls).get(name, "").replace("%", "%%")}
     if choices or is_text(item):
         settings |= {"choices": choices} if choices else {}
-    elif item.type == "bool":
-        settings |= {"type": parse_value, "nargs": "?", "const": True, "metavar": "true|false"}
+    elif type_name(item) == "bool":
+        settings |= BOOLEAN
     else:
         settings |= {"type": parse_value}
     group.add_argument(flag, **{"metavar": "VALUE", **settings} if not choices else settings)

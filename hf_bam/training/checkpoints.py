@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -28,11 +29,25 @@ class Checkpoint:
     def step(self) -> int:
         return int(self.folder.name.removeprefix("step-"))
 
+    def file(self, name: str) -> Path:
+        """The file of these tensors."""
+        return self.folder / f"{name}.safetensors"
+
     def tensors(self, name: str) -> Tensors:
-        return load_file(self.folder / f"{name}.safetensors")
+        try:
+            return load_file(self.file(name))
+        except (OSError, SafetensorError) as error:
+            raise ValueError(f"{self.file(name)} cannot be read: {error}.") from error
 
     def values(self) -> dict[str, Any]:
         return json.loads((self.folder / VALUES).read_text(encoding="utf-8"))
+
+    def best(self) -> int | None:
+        """The step of the best checkpoint when this one was made; None also for a torn one."""
+        try:
+            return (self.values()["best"] or {}).get("step")
+        except (OSError, ValueError, KeyError):
+            return None
 
     def is_whole(self) -> bool:
         """Whether every file is there as it was written."""
@@ -77,7 +92,7 @@ class Checkpoints:
         shutil.rmtree(made.folder, ignore_errors=True)  # a torn one of the same step
         temporary.rename(made.folder)
         _to_disk(self.folder)
-        self.prune()
+        self.prune(step)
         return made
 
     def at(self, step: int) -> Checkpoint:
@@ -91,10 +106,11 @@ class Checkpoints:
         """The newest one that is whole."""
         return next((checkpoint for checkpoint in reversed(self.all()) if checkpoint.is_whole()), None)
 
-    def prune(self) -> None:
+    def prune(self, step: int) -> None:
+        """Removes those that are not needed after this step; later ones are torn, and their steps are done again."""
         found = self.all()
-        latest = found[-self.keep :]
-        best = {(checkpoint.values()["best"] or {}).get("step") for checkpoint in latest}
+        latest = [checkpoint for checkpoint in found if checkpoint.step <= step][-self.keep :]
+        best = {checkpoint.best() for checkpoint in latest}
         for checkpoint in found:
             if checkpoint not in latest and checkpoint.step not in best:
                 shutil.rmtree(checkpoint.folder)

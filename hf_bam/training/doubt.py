@@ -9,8 +9,10 @@ import numpy as np
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from .. import is_patched, metrics
-from ..comparison import Comparison, compare
+from .. import is_patched
+from ..evaluation import metrics
+from ..evaluation.comparison import Comparison, compare
+from ..evaluation.temperature import with_temperatures
 from ..prediction import Bam, Dropout, Plain, Predictions, Predictor, Regression, Sampler
 from ..prediction.questions import Answer
 from ..prediction.results import Array
@@ -18,7 +20,6 @@ from ..tasks.base import Task
 from .evaluation import some_rows
 from .predictions import prediction_of, predictor_options
 from .recipe import Recipe
-from .temperatures import with_temperatures
 
 Row = dict[str, float | str]
 USUAL_DROPOUT = 0.1
@@ -84,9 +85,9 @@ def regression(task: Task, rows: Dataset, results: Predictions[Any]) -> dict[str
     spread = np.array([result.std for result in results])
     return {
         **task.score(rows, values.tolist()),
-        "crps": metrics.crps(results.samples, targets),
-        "coverage_90": metrics.interval_coverage(results.samples, targets) if drawn else np.nan,
-        "doubt_error": metrics.spearman(spread, abs(values - targets)) if drawn else np.nan,
+        "crps": metrics.crps(targets, results.samples),
+        "coverage_90": metrics.interval_coverage(targets, results.samples) if drawn else np.nan,
+        "doubt_error": metrics.spearman(abs(values - targets), spread) if drawn else np.nan,
         "draws": float(len(results.samples)),
     }
 
@@ -102,8 +103,8 @@ def with_entropy(task: Task, rows: Dataset, results: Predictions[Any]) -> dict[s
         **task.score(rows, predictions),
         "entropy": float(np.mean(entropy)),
         "epistemic": float(np.mean([result.epistemic for result in results])),
-        "doubt_error": metrics.spearman(entropy, lost),
-        "aurc": metrics.aurc(entropy, lost),
+        "doubt_error": metrics.spearman(lost, entropy),
+        "aurc": metrics.aurc(lost, entropy),
         **(answers(results, lost) if isinstance(results[0], Answer) else {}),
         "draws": float(results.draws.max()),
     }
@@ -118,13 +119,13 @@ def answers(results: Predictions[Answer], lost: Array) -> dict[str, float]:
     probability = np.array([result.probability for result in results])
     right_or_not = np.stack([probability, 1 - probability], axis=-1)  # (B, 2)
     found = {
-        "ece": metrics.ece(right_or_not, wrong, classwise=True),
-        "brier": metrics.brier(right_or_not, wrong),
+        "ece": metrics.ece(wrong, right_or_not, classwise=True),
+        "brier": metrics.brier(wrong, right_or_not),
         "error_auroc": np.nan,
         "pavpu": np.nan,
     }
     if 0 < wrong.sum() < len(wrong):
-        found["error_auroc"] = metrics.error_auroc([result.entropy for result in results], wrong)
+        found["error_auroc"] = metrics.error_auroc(wrong, [result.entropy for result in results])
     if results.draws.min() > 1:
-        found["pavpu"] = float(metrics.pavpu_from([result.p_value for result in results], 1 - lost))
+        found["pavpu"] = float(metrics.pavpu_from(1 - lost, [result.p_value for result in results]))
     return found

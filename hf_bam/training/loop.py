@@ -24,6 +24,7 @@ from . import randomness
 from .batching import Batches, feature_lengths
 from .checkpoints import Checkpoints
 from .evaluation import Judge
+from .identity import fingerprint, frozen
 from .journal import Journal
 from .optimization import make_optimizer, rate, set_rate, warmup_steps
 from .recipe import Recipe
@@ -52,7 +53,8 @@ def train(
     """Finetunes a model in place, patched or not, and leaves it with its best weights.
 
     Args:
-        options: `resume=True` goes on from the newest checkpoint in the folder, if there is one; others as for `Loop`.
+        options: `resume=True` goes on from the newest checkpoint in the folder, if there is one; without it the
+            checkpoints there are removed. Others as for `Loop`.
     """
     resume = options.pop("resume", False)
     return Loop(model, features, collator, recipe, Path(folder), **options).run(resume)
@@ -67,7 +69,8 @@ class Loop:
         folder: for the log and the checkpoints.
         judge: chooses the best weights, by an evaluation every now and then. Without one they are the last ones.
         seed: of the order of the examples, and of the noise.
-        about: values that a run that goes on must share with the one that stopped, besides the recipe.
+        about: values that a run that goes on must share with the one that stopped, besides the recipe; "data" is
+            a fingerprint of the features where it is not given.
         say: gets a line about every evaluation.
     """
 
@@ -97,6 +100,7 @@ class Loop:
         self.model, self.optimizer = accelerator.prepare(model, make_optimizer(model, recipe))
         fixed = {name: value for name, value in recipe.to_dict().items() if name not in FREE}
         about = {**(about or {}), **fixed, "seed": seed, "examples": len(features), "processes": processes}
+        about |= {"data": about["data"] if "data" in about else fingerprint(features), "frozen": frozen(model)}
         checkpoints = Checkpoints(folder / "checkpoints", recipe.keep)
         self.memory = Memory(checkpoints, accelerator, self.model, self.optimizer, about)
 

@@ -16,6 +16,7 @@ from typing import Any
 from ..tasks import TASKS
 from ..tasks import __name__ as tasks_package
 from ..tasks.base import Task
+from ..tasks.fields import is_number, type_name
 
 
 def task_class(name: str) -> type[Task]:
@@ -49,13 +50,13 @@ def checked_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         ):
             raise ValueError(f"The task {name} needs {option}: {describe(task_class(name)).get(option, '')}")
     return {
-        option: str(value) if isinstance(value, (int, float)) and is_text(fields[option]) else value
+        option: str(value) if is_number(value) and is_text(fields[option]) else value
         for option, value in options.items()
     }
 
 
 def is_text(item: dataclasses.Field[Any]) -> bool:
-    return item.type in ("str", "str | None")
+    return type_name(item) in ("str", "str | None")
 
 
 @cache

@@ -9,9 +9,9 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .. import is_patched, push_to_hub
-from ..cards import model_card
+from ..evaluation import tables
+from ..integrations.cards import model_card
 from ..tasks.translation import SCRATCH
-from . import tables
 from .building import PACKAGED
 from .doubt import Doubt
 from .results import Result
@@ -24,7 +24,7 @@ UNNAMED = frozenset({*PACKAGED, SCRATCH})
 def write_reports(findings: Mapping[str, Doubt], folder: Path) -> list[Path]:
     """A page for every set of a classification; none where matplotlib is not installed."""
     try:
-        from ..reporting import report
+        from ..evaluation.report import report
     except ImportError:
         return []
     return [

@@ -91,7 +91,8 @@ class Recipe:
             object.__setattr__(self, "bam", bam_config(self.bam))
 
     def replace(self, **changes: Any) -> Recipe:
-        """A copy with some fields changed."""
+        """A copy with some fields changed; `epochs` take the place of `max_steps`."""
+        changes = by_epochs_or_steps(changes)
         return Recipe.from_dict({**self.to_dict(), **changes})
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,6 +104,17 @@ class Recipe:
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
         """The inverse of `to_dict`; fields that are left out get their defaults, unknown ones are an error."""
         return from_fields(cls, values)
+
+
+def by_epochs_or_steps(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values that are laid over others: epochs among them take the place of max_steps, which would count otherwise."""
+    values = dict(values)
+    if values.get("epochs") is not None:
+        if values.get("max_steps") is not None:
+            both = f"epochs={values['epochs']!r} and max_steps={values['max_steps']!r}"
+            raise ValueError(f"{both} are both given; leave one of them out.")
+        values["max_steps"] = None
+    return values
 
 
 def bam_config(values: Any) -> BamConfig:
@@ -126,7 +138,7 @@ class Limit:
     optional: bool = False
 
     def check(self, name: str, value: Any) -> float | int | None:
-        if value is None and self.optional:
+        if self.optional and value in (None, "none"):
             return None
         number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         if not number or (self.whole and value != int(value)):

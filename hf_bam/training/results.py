@@ -37,7 +37,7 @@ class Result:
         name: of the task.
         scores: with mean attention, by set.
         doubt: for each set a table with a row for each method.
-        about: rows, steps, the best of them, and seconds.
+        about: rows, steps, the best of them, seconds, the settings and the fingerprints of the data.
         trained: not there when the run was done before, or when it is one of many.
     """
 
@@ -54,8 +54,11 @@ class Result:
 
     @classmethod
     def read(cls, folder: Path) -> Result:
-        content = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        return cls(content.pop("task"), folder, content.pop("scores"), content.pop("doubt"), content)
+        try:
+            content = json.loads((folder / FILE).read_text(encoding="utf-8"))
+            return cls(content.pop("task"), folder, content.pop("scores"), content.pop("doubt"), content)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{folder / FILE} does not hold the results of a run ({error!r}); remove it.") from error
 
 
 def write_json(path: Path, content: Any) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,20 @@ from accelerate.tracking import get_available_trackers
 from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..evaluation import tables
 from ..tasks.base import Data, Task
-from . import publishing, randomness, tables
+from . import publishing, randomness
 from .batching import padding
 from .building import build
 from .checkpoints import Checkpoints
 from .doubt import Doubt, measure_doubt
 from .evaluation import Evaluator, Judge, divide, some_rows
+from .folder import Folder, on_main
+from .identity import check_same, comparable, fingerprint
 from .loop import Loop, make_accelerator
-from .results import FILE, Result, Trained, score_rows, summary, write_json
-from .settings import Job, read_yaml, write_yaml
+from .results import Result, Trained, score_rows, summary, write_json
+from .settings import Job
 
-CONFIG = "config.yaml"
 Say = Callable[[str], None]
 
 
@@ -33,6 +36,7 @@ def run(
     output: Path | str,
     *,
     resume: bool = False,
+    overwrite_output_dir: bool = False,
     report: bool = True,
     report_to: Sequence[str] = (),
     hub_model_id: str | None = None,
@@ -41,13 +45,16 @@ def run(
     """Loads, trains, evaluates and saves; everything goes into the folder `output`.
 
     Args:
-        resume: go on from the newest checkpoint in the folder; a run that is done is not done again.
+        resume: go on from the newest checkpoint in the folder; a run that is done is not done again. The settings and
+            the data have to be those of the run that is there.
+        overwrite_output_dir: remove the run that is in the folder, done or not. Without this a folder that holds a
+            run is an error, unless it is to be resumed.
         report: write a page about the doubt, for classification, where matplotlib is installed.
         report_to: trackers that Accelerate knows, "tensorboard" for instance.
         hub_model_id: a repository of the Hub to push the model to.
         say: gets what people may want to read.
     """
-    return Run(job, Path(output), report_to, say).go(resume, report, hub_model_id)
+    return Run(job, Path(output), report_to, say).go(resume, report, hub_model_id, overwrite_output_dir)
 
 
 def run_all(jobs: Sequence[Job], output: Path | str, *, say: Say = print, **options: Any) -> list[Result]:
@@ -57,8 +64,13 @@ def run_all(jobs: Sequence[Job], output: Path | str, *, say: Say = print, **opti
         options: as for `run`.
     """
     results, main, file = [], PartialState().is_main_process, Path(output, "summary.json")
-    for job in jobs:
-        folder = Path(output, job.make_task().name, f"seed-{job.seed}")
+    folders = [Path(output, job.make_task().name, f"seed-{job.seed}") for job in jobs]
+    for folder in folders:
+        if folders.count(folder) > 1:
+            raise ValueError(f"{folder} would hold two runs; name every task and every seed once.")
+    if main and (options.get("resume") or options.get("overwrite_output_dir")):
+        file.unlink(missing_ok=True)  # it is about runs that may not be there any more
+    for job, folder in zip(jobs, folders, strict=True):
         if main:
             say(f"\n{folder}")
         results.append(replace(run(job, folder, say=say, **options), trained=None))  # one model in memory at a time
@@ -82,25 +94,30 @@ class Run:
         self.say: Say = say if self.main else lambda text: None
         self.task: Task = job.make_task()
 
-    def go(self, resume: bool, report: bool, hub_model_id: str | None) -> Result:
-        if resume and (self.folder / FILE).exists():
-            self.say(f"{self.folder} is done already.")
-            return self.done()
-        data = self.load()
+    def go(self, resume: bool, report: bool, hub_model_id: str | None, overwrite: bool = False) -> Result:
+        with Folder(self.folder).locked():
+            done = Folder(self.folder).is_done(self.job, resume, overwrite)
+            data = self.load()
+            self.identity = {
+                "settings": comparable(self.job.to_dict()),
+                "data": on_main(lambda: {name: fingerprint(rows) for name, rows in data.sets.items()}),
+            }
+            return self.done() if done else self.finetune(data, resume, overwrite, report, hub_model_id)
+
+    def finetune(self, data: Data, resume: bool, overwrite: bool, report: bool, hub_model_id: str | None) -> Result:
+        """Trains, evaluates and saves."""
         randomness.seed_all(self.job.seed)  # the same initial weights in every process
         model, tokenizer = build(self.job, self.task, data)
         self.evaluator = Evaluator(self.task, tokenizer, self.recipe, self.accelerator)
-        about = self.train(model, tokenizer, data, resume)
+        about = self.train(model, tokenizer, data, resume, overwrite) | self.identity
         if isinstance(model, PeftModel):
-            if self.main:
-                model.save_pretrained(self.folder / "adapter")
+            on_main(partial(model.save_pretrained, self.folder / "adapter"))
             model = model.merge_and_unload()
         scores = self.scores(model, data)
         trained = Trained(model, tokenizer, data, self.doubt(model, tokenizer, data))
         doubt = {name: found.table for name, found in trained.doubt.items()}
         result = Result(self.task.name, self.folder, scores, doubt, about, trained)
-        if self.main:
-            self.publish(result, trained, report, hub_model_id)
+        on_main(lambda: self.publish(result, trained, report, hub_model_id))
         for tracker in self.accelerator.trackers:
             tracker.finish()
         self.accelerator.free_memory()
@@ -108,20 +125,20 @@ class Run:
         return result
 
     def done(self) -> Result:
-        """The results of an earlier run with the same settings."""
-        before, now = read_yaml(self.folder / CONFIG), self.job.to_dict()
-        for name in now:
-            if name != "data_dir" and before.get(name) != now[name]:
-                raise ValueError(
-                    f"{self.folder} was made with {name}={before.get(name)!r}, and this run has {now[name]!r}; do "
-                    "without resume to run it again, or choose another folder."
-                )
-        return Result.read(self.folder)
+        """The results of an earlier run with the same settings and data."""
+        result = Result.read(self.folder)
+        if "data" in result.about:  # earlier versions did not write it
+            check_same(self.folder, {"data": result.about["data"]}, {"data": self.identity["data"]})
+        if self.main:
+            Checkpoints(self.folder / "checkpoints").clear()  # a kill just after the results has left them
+        self.say(f"{self.folder} is done already.")
+        return result
 
     def load(self) -> Data:
         """The rows of all sets, or some of each."""
-        with self.accelerator.main_process_first():  # it downloads, and the others find the files
-            data = self.task.load(None if self.job.data_dir is None else Path(self.job.data_dir))
+        folder, loaded = None if self.job.data_dir is None else Path(self.job.data_dir), list[Data]()
+        on_main(lambda: loaded.append(self.task.load(folder)))  # it downloads, and the others find the files
+        data = loaded[0] if loaded else self.task.load(folder)
         limit = self.job.eval_limit or self.job.limit
         data.train = some_rows(data.train, self.job.limit)
         data.evaluation = {name: some_rows(rows, limit) for name, rows in data.evaluation.items()}
@@ -134,7 +151,7 @@ class Run:
         return data
 
     def train(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: Data, resume: bool
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: Data, resume: bool, overwrite: bool
     ) -> dict[str, Any]:
         """Trains in place; says how long it took and where it ended."""
         features = self.task.encode(data.train, tokenizer, self.recipe.max_length, training=True)
@@ -154,12 +171,11 @@ class Run:
             accelerator=self.accelerator,
             judge=Judge(scores, self.task.metric, self.task.greater_is_better),
             seed=self.job.seed,
-            about={name: self.job.to_dict()[name] for name in fixed},
+            about={name: self.job.to_dict()[name] for name in fixed} | {"data": self.identity["data"]},
             say=self.say,
         )
         self.say(self.describe(loop))
-        if self.main:
-            write_yaml(self.folder / CONFIG, self.job)
+        Folder(self.folder).begin(self.job, overwrite)
         self.accelerator.init_trackers("hf_bam", {key: str(value) for key, value in self.job.to_dict().items()})
         start = time.perf_counter()
         state = loop.run(resume)
@@ -175,7 +191,8 @@ class Run:
         return ", ".join(
             [
                 f"{job.model}{' with LoRA' if job.lora else ''}, {attention if job.attention == 'bam' else 'plain'}",
-                f"{loop.total} steps of {recipe.batch_size} at lr {recipe.lr:g}",
+                f"{loop.total} steps of {recipe.batch_size} at lr {recipe.lr:g}"
+                f"{', all of them in the warmup' if loop.warmup >= loop.total else ''}",
                 f"seed {job.seed}",
                 f"{length:.0%} padding",
             ]

@@ -8,27 +8,53 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
+from ..config import BamConfig
 from ..tasks import get_task
 from ..tasks.base import Task
+from ..tasks.fields import check_field, check_fields
 from .options import checked_options
-from .recipe import Recipe
+from .recipe import Recipe, by_epochs_or_steps
 
 ATTENTIONS = ("bam", "plain")
 RECIPES = ("paper", "fast")
 Values = Mapping[str, Any]
 
 
+# Numbers are decimal. What else YAML 1.1 would take for a number, a truth value or a date (12:30:45, 1_000, 0x10, 007,
+# .inf, yes, 2020-01-01) is text.
+NULL = r"~|null|Null|NULL|"
+BOOL = r"true|True|TRUE|false|False|FALSE"
+INT = r"[-+]?(0|[1-9][0-9]*)"
+FLOAT = r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?"
+
+
 class _Loader(yaml.SafeLoader):
-    """YAML in which 1e-4 is a number, as everybody expects, and not a string."""
+    """YAML with fewer surprises: plain numbers, 1e-4 among them, true and false; no name twice in a mapping."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node: Any = super().compose_mapping_node(anchor)
+        names = set()
+        for key, _ in node.value:
+            name = str(key.value)
+            if name in names:
+                raise yaml.constructor.ConstructorError(None, None, f"{name!r} is given twice", key.start_mark)
+            names.add(name)
+        return node
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
-)
+class _Dumper(yaml.SafeDumper):
+    """YAML that quotes what either reader would take for a number."""
+
+
+for _tag, _pattern in {"null": NULL, "bool": BOOL, "int": INT, "float": FLOAT, "merge": "<<"}.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), None)
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{FLOAT})$"), list("-+.0123456789"))
 
 
 @dataclass(frozen=True)
@@ -58,25 +84,26 @@ class Job:
     recipe: Recipe = field(default_factory=Recipe)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.attention not in ATTENTIONS:
             raise ValueError(f"attention={self.attention!r} is not known; choose one of {', '.join(ATTENTIONS)}.")
         for name in ("limit", "eval_limit", "holdout"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            if value is not None and value < 1:
                 raise ValueError(f"{name}={value!r} is not valid; it must be a whole number, 1 or above.")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+        if self.seed < 0:
             raise ValueError(f"seed={self.seed!r} is not valid; it must be a whole number, 0 or above.")
 
     def make_task(self) -> Task:
         return get_task(self.task, **self.options)
 
     def to_dict(self) -> dict[str, Any]:
-        """All settings in one mapping, recipe included; `resolve` takes it back."""
-        own = {item.name: getattr(self, item.name) for item in dataclasses.fields(self) if item.name != "recipe"}
-        return {**own, **self.recipe.to_dict()}
+        """All settings in one mapping, recipe included, without epochs beside max_steps; `resolve` takes it back."""
+        values = {name: getattr(self, name) for name in JOB_FIELDS} | self.recipe.to_dict()
+        return {name: value for name, value in values.items() if name != "epochs" or self.recipe.max_steps is None}
 
 
-JOB_FIELDS = tuple(item.name for item in dataclasses.fields(Job) if item.name != "recipe")
+JOB_FIELDS = {item.name: item for item in dataclasses.fields(Job) if item.name != "recipe"}
 
 
 def resolve(*layers: Values) -> Job:
@@ -86,33 +113,48 @@ def resolve(*layers: Values) -> Job:
         missing = "task" if "task" not in merged else "model"
         raise ValueError(f"{missing} is not given; name it on the command line or in the config file.")
     own = {name: merged[name] for name in JOB_FIELDS if name in merged}
+    for name, value in own.items():
+        check_field(JOB_FIELDS[name], value)
     own["options"] = checked_options(own["task"], own.get("options", {}))
     task, attention = own["task"], own.get("attention", Job.attention)
     keys = f"attention-{attention}", task, f"{task}-{own['model']}", get_task(task, **own["options"]).name
-    recipe = merge(recipe_values(merged.get("recipe"), *keys), *layers)
+    recipe = merge(*recipe_layers(merged.get("recipe"), *keys), *layers)
     rest = {name: value for name, value in recipe.items() if name not in (*JOB_FIELDS, "recipe")}
     return Job(**own, recipe=Recipe.from_dict(rest))
 
 
 def merge(*layers: Values) -> dict[str, Any]:
-    """One mapping of several. Those under `bam` and `options` are merged field by field; a preset begins anew."""
+    """One mapping of several; `epochs` take the place of an earlier `max_steps`, and the other way round.
+
+    Those under `bam` and `options` are merged field by field; a preset begins anew.
+    """
     merged: dict[str, Any] = {}
     for layer in layers:
-        for name, value in layer.items():
-            if name in ("bam", "options") and isinstance(value, Mapping) and not value.get("preset"):
-                value = {**merged.get(name, {}), **value}
+        for name, value in by_epochs_or_steps(layer).items():
+            if name in ("bam", "options"):
+                value = _mapping(name, value)
+                value = value if value.get("preset") else {**merged.get(name, {}), **value}
             merged[name] = value
+    if merged.get("max_steps") is not None:
+        merged.pop("epochs", None)
     return merged
 
 
-def recipe_values(name: str | None, *keys: str) -> dict[str, Any]:
+def _mapping(name: str, value: Any) -> dict[str, Any]:
+    value = value.to_dict() if isinstance(value, BamConfig) else value
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name}={value!r} is not valid; it must be a mapping of names to values.")
+    return dict(value)
+
+
+def recipe_layers(name: str | None, *keys: str) -> list[Values]:
     """What a recipe set says of a run: its defaults, and the entries of these keys on top."""
     if name is None:
-        return {}
+        return []
     if name not in RECIPES:
         raise ValueError(f"recipe={name!r} is not known; choose one of {', '.join(RECIPES)}.")
     recipes = read_yaml(resources.files(__package__).joinpath("recipes", f"{name}.yaml"))
-    return merge(*(recipes[key] for key in ("default", *keys) if key in recipes))
+    return [recipes[key] for key in ("default", *keys) if key in recipes]
 
 
 def read_yaml(path: Any) -> dict[str, Any]:
@@ -121,7 +163,7 @@ def read_yaml(path: Any) -> dict[str, Any]:
         content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}.") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds {content!r}; expected settings, one `name: value` a line.")
@@ -129,11 +171,19 @@ def read_yaml(path: Any) -> dict[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """A value from a command line, as YAML reads it; `none` is None."""
-    value = yaml.load(text, _Loader)
-    return None if value == "none" else value
+    """A value from a command line: a plain number, true or false, none, or a list of these in brackets; else text."""
+    text = text.strip()
+    if text.startswith("[") and text.endswith("]"):
+        return [parse_value(part) for part in text[1:-1].split(",") if text[1:-1].strip()]
+    for pattern, kind in ((INT, int), (FLOAT, float)):
+        if re.fullmatch(pattern, text):
+            return kind(text)
+    return {"true": True, "false": False, "none": None, "null": None}.get(text.lower(), text)
 
 
 def write_yaml(path: Path, job: Job) -> None:
+    """Writes the settings as a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump(job.to_dict(), sort_keys=False), encoding="utf-8")
+    unfinished = path.with_name(f".{path.name}")
+    unfinished.write_text(yaml.dump(job.to_dict(), Dumper=_Dumper, sort_keys=False), encoding="utf-8")
+    unfinished.replace(path)

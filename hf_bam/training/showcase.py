@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from .. import metrics
-from ..comparison import Comparison, compare
+from ..evaluation import metrics, tables
+from ..evaluation.comparison import Comparison, compare
+from ..evaluation.temperature import with_temperatures
 from ..prediction import Predictor
 from ..tasks.base import Data, Task
-from . import tables
 from .doubt import make_predictors
 from .evaluation import some_rows
 from .run import Say, run
 from .settings import Job
-from .temperatures import with_temperatures
 
 OWN = ("validation", "test")
 """Sets of the domain that was trained on; the others are strange to the model."""
@@ -33,7 +32,7 @@ def show(job: Job, output: Path, examples: Sequence[str] = EXAMPLES, say: Say = 
     for attention in ("plain", "bam"):
         say(f"\n--- {'Bayesian attention' if attention == 'bam' else 'plain finetuning'} ---")
         quiet = replace(job, attention=attention, recipe=job.recipe.replace(samples=0))
-        trained = run(quiet, output / attention, say=say).trained
+        trained = run(quiet, output / attention, overwrite_output_dir=True, say=say).trained
         assert trained is not None
         predictors |= make_predictors(task, trained.model, trained.tokenizer, job.recipe)
         data = trained.data
@@ -57,5 +56,5 @@ def judged(job: Job, predictors: dict[str, Predictor], task: Task, data: Data) -
     comparison = with_temperatures(compare(predictors, task.inputs(rows), labels, out_of_domain=strange))
     for row in comparison.table:
         doubt = metrics.predictive_entropy(comparison.outcomes[str(row["method"])].samples)
-        row["disagreement"] = metrics.spearman(doubt, rows["disagreement"])
+        row["disagreement"] = metrics.spearman(rows["disagreement"], doubt)
     return comparison

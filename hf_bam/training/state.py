@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from . import randomness
 from .checkpoints import Checkpoint, Checkpoints, Tensors
+from .identity import check_same
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+"""Entries of AdamW's state that have the shape of their parameter; its count of steps is a single number."""
+WAY_OUT = "Resume with the model and the settings of that run, or begin anew: overwrite_output_dir, another folder."
 
 
 @dataclass
@@ -61,20 +68,24 @@ class Memory:
                 "scaler": scaler.state_dict() if scaler else None,
             }
             tensors = {"model": model_tensors(self._bare()), "optimizer": optimizer_tensors(self.optimizer)}
+            values["idle"] = idle_parameters(self.optimizer)
             self.checkpoints.save(self.state.step, tensors, values)
         self.accelerator.wait_for_everyone()
 
     def resume(self) -> bool:
-        """Goes back to the newest checkpoint that is whole, if there is one."""
+        """Goes back to the newest whole checkpoint, if there is one; all of it is checked before anything changes."""
         checkpoint = self.checkpoints.newest()
         if checkpoint is None:
             return False
         values = checkpoint.values()
-        self._check(checkpoint, values.pop("about"))
-        randoms, scaler = values.pop("random"), values.pop("scaler")
-        self.state = State(**values)
-        load_model(self._bare(), checkpoint)
-        load_optimizer(self.optimizer, checkpoint)
+        self._check(checkpoint, values)
+        state = State(**{item.name: values[item.name] for item in fields(State)})
+        self._best_weights(state)
+        weights = fitting_weights(self._bare(), checkpoint)
+        moments = fitting_moments(self.optimizer, checkpoint, values.get("idle"))
+        self.state, scaler, randoms = state, values["scaler"], values["random"]
+        load_model(self._bare(), weights)
+        load_optimizer(self.optimizer, moments)
         if scaler is not None:
             self.accelerator.scaler.load_state_dict(scaler)
         randomness.restore(randoms[self.accelerator.process_index])
@@ -84,22 +95,30 @@ class Memory:
         """Puts the weights of the best evaluation into the model."""
         if self.state.best is None or self.state.best["step"] == self.state.step:
             return
-        best = self.checkpoints.at(self.state.best["step"])
-        if not best.is_whole():
-            raise ValueError(f"{best.folder}, the best checkpoint, is damaged; train again in another folder.")
-        load_model(self._bare(), best)
+        load_model(self._bare(), self._best_weights(self.state))
 
     def _bare(self) -> nn.Module:
         return self.accelerator.unwrap_model(self.model)
 
-    def _check(self, checkpoint: Checkpoint, about: dict[str, Any]) -> None:
-        for name in self.about | about:
-            before, now = about.get(name), self.about.get(name)
-            if before != now:
-                raise ValueError(
-                    f"{checkpoint.folder} was made with {name}={before!r}, and this run has {now!r}; resume with the "
-                    "same settings, or begin anew in another folder."
-                )
+    def _check(self, checkpoint: Checkpoint, values: dict[str, Any]) -> None:
+        for name in ("about", "random", "scaler", *(item.name for item in fields(State))):
+            if name not in values:
+                raise ValueError(f"{checkpoint.folder}: state.json has no {name!r}. {WAY_OUT}")
+        # Checkpoints of earlier versions say nothing of these.
+        unsaid: dict[str, Any] = {name: self.about[name] for name in ("data", "frozen") if name in self.about}
+        check_same(checkpoint.folder, {**unsaid, **values["about"]}, self.about)
+        if values["step"] != checkpoint.step:
+            raise ValueError(f"{checkpoint.folder} holds step {values['step']}, not the one of its name. {WAY_OUT}")
+
+    def _best_weights(self, state: State) -> Tensors:
+        """Weights of the best evaluation, of this run and whole; none where there was no evaluation yet."""
+        if state.best is None:
+            return {}
+        best = self.checkpoints.at(state.best["step"])
+        if not best.is_whole():
+            raise ValueError(f"{best.folder}, the best checkpoint, is damaged or missing. {WAY_OUT}")
+        self._check(best, best.values())
+        return fitting_weights(self._bare(), best)
 
 
 def model_tensors(model: nn.Module) -> Tensors:
@@ -110,16 +129,21 @@ def model_tensors(model: nn.Module) -> Tensors:
     return {name: state[name].contiguous() for name in state if name in trained or name not in parameters}
 
 
-def load_model(model: nn.Module, checkpoint: Checkpoint) -> None:
-    """Puts the weights of a checkpoint into a model of the same form."""
-    tensors, names = checkpoint.tensors("model"), model_tensors(model).keys()
-    if tensors.keys() != names:
-        some = ", ".join(sorted(tensors.keys() ^ names)[:3])
-        raise ValueError(f"{checkpoint.folder} does not fit the model: only one of them has {some}.")
+def fitting_weights(model: nn.Module, checkpoint: Checkpoint) -> Tensors:
+    """The weights of a checkpoint, which have to be those of the model in name, shape and type."""
+    tensors, own, file = checkpoint.tensors("model"), model_tensors(model), checkpoint.file("model")
+    check_names(file, tensors, own)
+    for name, tensor in tensors.items():
+        check_form(file, name, tensor, own[name].shape, own[name].dtype)
+    return tensors
+
+
+def load_model(model: nn.Module, tensors: Tensors) -> None:
+    """Puts weights that fit into the model."""
     state = model.state_dict()
     with torch.no_grad():
-        for name in names:
-            state[name].copy_(tensors[name])
+        for name, tensor in tensors.items():
+            state[name].copy_(tensor)
 
 
 def optimizer_tensors(optimizer: Optimizer) -> Tensors:
@@ -128,10 +152,59 @@ def optimizer_tensors(optimizer: Optimizer) -> Tensors:
     return {f"{number}.{name}": tensor for number, values in entries for name, tensor in values.items()}
 
 
-def load_optimizer(optimizer: Optimizer, checkpoint: Checkpoint) -> None:
+def idle_parameters(optimizer: Optimizer) -> list[int]:
+    """Numbers of the parameters without a state: they never had a gradient."""
+    known = optimizer.state_dict()["state"].keys()
+    return [number for number in range(len(parameters(optimizer))) if number not in known]
+
+
+def parameters(optimizer: Optimizer) -> list[Tensor]:
+    """The parameters of all groups, in the order of their numbers."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def fitting_moments(optimizer: Optimizer, checkpoint: Checkpoint, idle: list[int] | None) -> Tensors:
+    """The optimizer's state of a checkpoint, which has to be that of its parameters in number, shape and type.
+
+    Args:
+        idle: parameters without a state; None: as the checkpoint has it, for earlier versions did not save this.
+    """
+    tensors, own, file = checkpoint.tensors("optimizer"), parameters(optimizer), checkpoint.file("optimizer")
+    if idle is None:
+        found = {key.partition(".")[0] for key in tensors}
+        idle = [number for number in range(len(own)) if str(number) not in found]
+    numbers = [number for number in range(len(own)) if number not in idle]
+    check_names(file, tensors, [f"{number}.{name}" for number in numbers for name in ("step", *MOMENTS)])
+    for key, tensor in tensors.items():
+        number, _, name = key.partition(".")
+        parameter = own[int(number)]
+        if name == "step":
+            check_form(file, key, tensor, torch.Size(), torch.float32)
+        else:
+            check_form(file, key, tensor, parameter.shape, parameter.dtype)
+    return tensors
+
+
+def load_optimizer(optimizer: Optimizer, tensors: Tensors) -> None:
     """The groups are those of the recipe; only what was accumulated is restored."""
     state: dict[int, Tensors] = {}
-    for key, tensor in checkpoint.tensors("optimizer").items():
+    for key, tensor in tensors.items():
         number, name = key.split(".")
         state.setdefault(int(number), {})[name] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def check_names(file: Path, found: Iterable[str], expected: Iterable[str]) -> None:
+    """Raises an error that names some of the tensors that only one side has."""
+    found, expected = set(found), set(expected)
+    for names, words in ((expected - found, "has no"), (found - expected, "has more than this run:")):
+        if names:
+            raise ValueError(f"{file} does not fit: it {words} {', '.join(sorted(names)[:3])}. {WAY_OUT}")
+
+
+def check_form(file: Path, name: str, tensor: Tensor, shape: torch.Size, dtype: torch.dtype) -> None:
+    if (tensor.shape, tensor.dtype) != (shape, dtype):
+        raise ValueError(
+            f"{file} does not fit: {name} is {tensor.dtype} of shape {tuple(tensor.shape)}, and this run has {dtype} "
+            f"of shape {tuple(shape)}. {WAY_OUT}"
+        )

@@ -19,6 +19,7 @@ import hf_bam
 from ..models import ARCHITECTURES, PAD, PROMISED, VOCABULARY
 
 PADDED, UNPADDED = (7, 5, 3), (7, 7, 7)
+LOWEST = torch.finfo(torch.float32).min
 
 
 @pytest.fixture(params=ARCHITECTURES)
@@ -168,3 +169,22 @@ def test_the_table_in_the_docs_lists_what_is_tested():
     rows = (Path(__file__).parents[2] / "docs" / "architectures.md").read_text(encoding="utf-8").splitlines()
     listed = {row.split("|")[1].strip().strip("`") for row in rows if row.startswith("| `")}
     assert listed == set(ARCHITECTURES) | {"xlnet", "longformer", "mamba"}
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.float32])
+@pytest.mark.parametrize("build", ["bert", "llama"])
+def test_a_mask_of_integers_in_four_dimensions_hides_keys(build, dtype):
+    """Zeros hide and ones show, as in two dimensions; a mask of floating-point numbers is added to the scores."""
+    architecture = ARCHITECTURES[build]
+    model, batch = architecture.build(initializer_range=0.3).eval(), architecture.batch()
+    shown = torch.ones(7, 7, dtype=torch.bool).tril()[None, None] & (torch.rand(3, 1, 7, 7) > 0.4)
+    shown |= torch.eye(7, dtype=torch.bool)
+    mask = shown.to(dtype) if dtype != torch.float32 else torch.zeros(shown.shape).masked_fill(~shown, LOWEST)
+    with torch.no_grad():
+        expected = model(batch["input_ids"], attention_mask=shown).logits
+        hf_bam.patch(model, k=1e7)
+        torch.testing.assert_close(model(batch["input_ids"], attention_mask=mask).logits, expected)
+        for options in ({}, {"output_attentions": True}):
+            with hf_bam.sampling(model):
+                actual = model(batch["input_ids"], attention_mask=mask, **options).logits
+            torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-4)

@@ -66,9 +66,9 @@ def test_held_noise_follows_the_law():
     model = hf_bam.patch(bert(), k=2.0).eval()
     with hf_bam.sampling(model, seed=0, hold=True):
         layer = model.bert.encoder.layer[0].attention.self.bam
-        noise = layer.log_noise(torch.zeros(40, 4, 30, 30), use=0)
+        noise = layer.log_noise(*torch.zeros(2, 40, 4, 30, 8), use=0)
     s = noise.double().exp().flatten().numpy()
-    from ..distributions.test_weibull import scipy_weibull
+    from ..families.test_weibull import scipy_weibull
 
     assert stats.kstest(s[::7], scipy_weibull(2.0, 1.0).cdf).pvalue > 1e-3
 
@@ -77,7 +77,7 @@ def test_layers_hold_different_noise():
     model = hf_bam.patch(marian(), k=2.0).eval()
     layers = [module.bam for module in model.modules() if hasattr(module, "bam")]
     with hf_bam.sampling(model, seed=0, hold=True):
-        noises = torch.stack([layer.log_noise(torch.zeros(2, 4, 5, 5), use=0) for layer in layers])
+        noises = torch.stack([layer.log_noise(*torch.zeros(2, 2, 4, 5, 8), use=0) for layer in layers])
     assert noises.flatten(1).unique(dim=0).shape[0] == len(layers)
 
 

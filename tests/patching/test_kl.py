@@ -10,9 +10,9 @@ from transformers import BertForMultipleChoice
 
 import hf_bam
 
-from ..distributions.posterior_case import numerical_kl
-from ..distributions.test_weibull import scipy_weibull
+from ..families.test_weibull import scipy_weibull
 from ..models import PAD, PROMISED, albert, bert, classification, marian, text, translation
+from ..objective.test_kl import numerical_kl
 
 TEXT = {name: PROMISED[name] for name in ("albert", "bert", "bert-decoder", "bert2bert", "marian")}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hf_bam.metrics import top_two_p_values
+from hf_bam.evaluation.metrics import top_two_p_values
 from hf_bam.prediction.adaptive import critical_ratio, foresee, schedule
 
 

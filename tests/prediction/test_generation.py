@@ -1,6 +1,8 @@
 """Generated text, the doubt about its tokens, and hypotheses from several draws."""
 
 import math
+from collections import Counter
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -67,7 +69,9 @@ def test_hypotheses_come_from_one_draw_each(model, single_tokenizer, decoding):
     for result, same, plain in zip(results, again, uncached, strict=True):
         assert len(result.hypotheses) == 5
         assert result.hypotheses == same.hypotheses == plain.hypotheses
-        assert 0 <= result.agreement <= 1
+        pairs = combinations([text.split() for text in result.hypotheses], 2)
+        overlaps = [2 * sum((Counter(a) & Counter(b)).values()) / len(a + b) if a + b else 1.0 for a, b in pairs]
+        assert result.agreement == pytest.approx(np.mean(overlaps))
 
 
 def test_what_is_not_random_runs_once(single_tokenizer):

@@ -12,7 +12,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import BertForTokenClassification
 
 import hf_bam
-from hf_bam.metrics import top_two_p_values
+from hf_bam.evaluation.metrics import top_two_p_values
 from hf_bam.prediction import BamPredictor, Dropout, Ensemble, Plain, Predictor
 
 from ..models import albert, bert
@@ -44,7 +44,7 @@ def test_the_fields_of_a_classification(model, tokenizer):
         assert result.probability == pytest.approx(own.mean(0).max())
         assert result.std == pytest.approx(own[:, best].std(ddof=1))
         assert result.p_value == pytest.approx(top_two_p_values(own[:, None])[0])
-        assert result.certain == (result.p_value < 0.05)
+        assert result.significant == (result.p_value < 0.05)
         assert result.entropy == pytest.approx(result.aleatoric + result.epistemic)
         assert result.epistemic > 0
         assert result.draws == 16
@@ -109,7 +109,7 @@ def test_a_deterministic_model_has_no_epistemic_doubt(model, tokenizer):
             assert result.std == pytest.approx(0, abs=1e-6)
     plain = Predictor(Plain(model), tokenizer)(TEXTS)[0]
     assert math.isnan(plain.p_value)
-    assert not plain.certain
+    assert not plain.significant
 
 
 def test_long_texts_are_cut_and_say_so(model, tokenizer):
@@ -127,7 +127,7 @@ def test_adaptive_sampling_draws_less_and_keeps_the_verdict(model, tokenizer):
     assert adaptive.draws.mean() < 32
     assert all(len(result.samples) == result.draws for result in adaptive)
     # Both runs are random: verdicts that hang in the balance may differ between them.
-    agreement = np.mean([a.certain == b.certain for a, b in zip(full, adaptive, strict=True)])
+    agreement = np.mean([a.significant == b.significant for a, b in zip(full, adaptive, strict=True)])
     assert agreement > 0.8
     assert np.isnan(adaptive.samples[-1][adaptive.draws < 32]).all()
     with pytest.raises(ValueError, match="adaptive=True has no verdict"):
@@ -201,11 +201,11 @@ def test_the_temperature_is_fitted_by_likelihood(model, tokenizer):
         ([3], TypeError, r"inputs\[0\] is 3"),
         ([("a", "b", "c")], TypeError, r"inputs\[0\] is \('a', 'b', 'c'\)"),
         (("a", "b"), TypeError, "may be a pair or two texts"),
-        (None, TypeError, "not NoneType"),
+        (None, TypeError, "inputs is a NoneType"),
         (
             Dataset.from_dict({"sentence": ["a"]}),
             ValueError,
-            "column 'text' is not in the dataset; its columns are sentence",
+            "column 'text' is not in the table; its columns are sentence",
         ),
     ],
 )
@@ -253,7 +253,7 @@ def test_a_stream_does_not_keep_what_it_gave_out(tokenizer):
     stream = predictor.stream(f"text {i % 50}" for i in range(100_000))
     for _ in range(6_000):
         next(stream)
-    assert not model._bam.runtime.draws
+    assert model._bam.runtime.sampling is None
     before = memory()
     for count, _ in enumerate(stream, start=6_001):  # noqa: B007
         pass

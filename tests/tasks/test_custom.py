@@ -1,4 +1,5 @@
 import json
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -93,6 +94,58 @@ def test_regression(tmp_path):
 def test_errors_of_the_training_file(tmp_path, train, message):
     put(tmp_path, train_csv=csv(train), dev_csv=csv(ROWS))
     with pytest.raises(DataError, match=r"train\.csv, " + message):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "label", ["nan", "NaN", "NAN", "-nan", "null", "NULL", "None", "<NA>", "NaT", "inf", "-Infinity", "  "]
+)
+@pytest.mark.parametrize("part", ["train", "dev"])
+def test_a_missing_label_is_no_class(tmp_path, label, part):
+    rows = [*ROWS, {"text": "well", "other": "so", "stars": label}]
+    put(tmp_path, train_csv=csv(rows if part == "train" else ROWS), dev_csv=csv(rows))
+    with pytest.raises(DataError, match=rf"{part}\.csv, line 4: expected a label in column 'stars', found '{label}'"):
+        load(tmp_path)
+    (tmp_path / "train.csv").unlink()
+    put(tmp_path, train_jsonl="\n".join(json.dumps({"text": "a", "stars": x}) for x in ("x", "y", label)))
+    with pytest.raises(DataError, match=rf"train\.jsonl, line 3: expected a label in column 'stars', found '{label}'"):
+        load(tmp_path)
+
+
+def test_names_that_only_look_like_a_missing_value(tmp_path):
+    names = ["n/a", "none", "NA", "NONE", "nano", "information", "nullified"]
+    put(tmp_path, train_csv=csv([{"text": "a", "stars": name} for name in names]), dev_csv="text,stars\na,none")
+    assert label_names(load(tmp_path).train) == sorted(names)
+
+
+def test_spaces_around_a_label_do_not_count(tmp_path):
+    put(tmp_path, train_csv="text,stars\na, x\nb,y \nc,x", dev_csv="text,stars\na,y")
+    data = load(tmp_path)
+    assert label_names(data.train) == ["x", "y"]
+    assert data.train["label"][:] == [0, 1, 0]
+
+
+@pytest.mark.parametrize("value", ["1_0", "0x10", "nan", "inf", "1e999", "٣", "1,5", ""])
+def test_numbers_are_plain_numbers(tmp_path, value):
+    rows = [json.dumps({"text": "a", "stars": "1"}), json.dumps({"text": "a", "stars": value})]
+    put(tmp_path, train_jsonl="\n".join(rows), dev_csv=csv(ROWS))
+    with pytest.raises(DataError, match=r"train\.jsonl, line 2: expected a number in column 'stars', found"):
+        load(tmp_path, regression=True)
+    put(tmp_path, train_jsonl='{"text": "a", "stars": true}')
+    with pytest.raises(DataError, match=r"line 1: expected a number in column 'stars', found True"):
+        load(tmp_path, regression=True)
+
+
+def test_numbers_of_parquet(tmp_path):
+    for stem in ("train", "dev"):
+        table = pa.table({"text": ["a", "b"], "stars": pa.array([Decimal("1.5"), Decimal("2.25")])})
+        pq.write_table(table, tmp_path / f"{stem}.parquet")
+    assert load(tmp_path, regression=True).train["label"][:] == [1.5, 2.25]
+
+
+def test_a_test_file_with_some_labels(tmp_path):
+    put(tmp_path, train_csv=csv(ROWS), dev_csv=csv(ROWS), test_jsonl='{"text": "a"}\n{"text": "b", "stars": 9}')
+    with pytest.raises(DataError, match=r"test\.jsonl, line 1: expected a label in column 'stars', found None"):
         load(tmp_path)
 
 

@@ -204,6 +204,7 @@ def replace_line(file, number, line):
         ("cola", "train", 2, "gj04\t2\t*\tA.", "line 2: expected one of 0, 1 in column 'label', found '2'"),
         ("cola", "dev", 1, "gj04\t1", r"line 1: expected 4 columns \(source, label, star, sentence\), found 2"),
         ("cola", "test", 2, "x\tA.", "line 2: expected an integer in column 'index', found 'x'"),
+        ("cola", "test", 2, "1_0\tA.", "line 2: expected an integer in column 'index', found '1_0'"),
         (
             "mrpc",
             "train",

@@ -5,15 +5,15 @@ import pytest
 from scipy import stats
 from sklearn import metrics
 
-from hf_bam.tasks.glue_metrics import accuracy, accuracy_f1, correlations, macro_f1, matthews
+from hf_bam.tasks.glue_metrics import accuracy_f1, correlations, macro_f1, matthews, only_accuracy
 
-ALL = [accuracy, accuracy_f1, correlations, macro_f1, matthews]
+ALL = [accuracy_f1, correlations, macro_f1, matthews, only_accuracy]
 # true positives 3, false positives 1, false negatives 2, true negatives 2
 LABELS, PREDICTIONS = [1, 1, 1, 1, 1, 0, 0, 0], [1, 1, 1, 0, 0, 1, 0, 0]
 
 
 def test_values_by_hand():
-    assert accuracy(LABELS, PREDICTIONS) == {"accuracy": 5 / 8}
+    assert only_accuracy(LABELS, PREDICTIONS) == {"accuracy": 5 / 8}
     assert accuracy_f1(LABELS, PREDICTIONS) == pytest.approx({"accuracy": 5 / 8, "f1": 6 / 9, "average": 31 / 48})
     assert matthews(LABELS, PREDICTIONS) == pytest.approx({"matthews": (3 * 2 - 1 * 2) / math.sqrt(4 * 5 * 3 * 4)})
     assert macro_f1(LABELS, PREDICTIONS)["macro_f1"] == pytest.approx((6 / 9 + 4 / 7) / 2)
@@ -34,8 +34,8 @@ def test_against_sklearn_and_scipy():
     assert matthews(labels, predictions)["matthews"] == metrics.matthews_corrcoef(labels, predictions)
     assert accuracy_f1(labels, predictions)["f1"] == metrics.f1_score(labels, predictions)
     x, y = random.integers(0, 10, (2, 200)) / 2  # with ties
-    assert correlations(x, y)["pearson"] == stats.pearsonr(x, y)[0]
-    assert correlations(x, y)["spearman"] == stats.spearmanr(x, y)[0]
+    assert correlations(x, y)["pearson"] == pytest.approx(stats.pearsonr(x, y)[0])
+    assert correlations(x, y)["spearman"] == pytest.approx(stats.spearmanr(x, y)[0])
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_near_constant_correlates_without_a_warning():
 
 @pytest.mark.parametrize("metric", ALL)
 def test_nothing_and_unequal_lengths_are_errors(metric):
-    with pytest.raises(ValueError, match="There are no labels; a score needs at least one row"):
+    with pytest.raises(ValueError, match="predictions is empty"):
         metric([], [])
-    with pytest.raises(ValueError, match="There are 1 predictions for 2 labels"):
+    with pytest.raises(ValueError, match=r"(labels|targets) has 2 values and predictions has 1 inputs"):
         metric([0, 1], [0])

@@ -60,6 +60,8 @@ def test_csv_rows_span_lines_and_say_where_they_begin(tmp_path):
         ("text,label\na,1\nb\n", r"line 3: expected 2 columns \(text, label\), found 1"),
         ("sentence,label\na,1\n", "line 1: expected a column 'text', found the columns 'sentence', 'label'"),
         ("", "line 1: expected a column 'text', found the columns"),
+        ("text,label,text\na,1,b\n", "line 1: expected every column once, found 'text' twice"),
+        ("text,a,a\na,1,b\n", "line 1: expected every column once, found 'a' twice"),
         (b"text,label\na,1\nb\xff,2\n", "line 3: expected UTF-8 text, found 'utf-8' codec can't decode byte 0xff"),
     ],
 )
@@ -87,6 +89,8 @@ def test_json_is_a_list_or_an_object_a_line(tmp_path, content):
         ('{"text": "a"}\n{"text": \n', "line 2: expected a JSON object"),
         ('{"text": "a"}\n[1]\n', "line 2: expected an object with the columns"),
         ('{"text": "a"}\n\n{"b": 1}\n', "line 3: expected a column 'text', found the columns 'b'"),
+        ('{"text": "a"}\n{"text": "b", "text": "c"}\n', "line 2: expected every name once .*, found 'text' twice"),
+        ('[{"text": "a"}, {"text": "b", "text": "c"}]', "row 2: expected every name once .*, found 'text' twice"),
     ],
 )
 def test_json_errors(tmp_path, content, message):
@@ -106,6 +110,17 @@ def test_parquet(tmp_path):
         list(read_parquet(path, ["x"]))
     with pytest.raises(DataError, match=r"b\.parquet, the file: expected Parquet, found"):
         list(read_parquet(file(tmp_path, "b.parquet", "text,label\n"), ["text"]))
+
+
+def test_columns_that_occur_twice(tmp_path):
+    with pytest.raises(DataError, match=r"a\.tsv, line 1: expected every column once, found 'label' twice"):
+        list(read_tsv(file(tmp_path, "a.tsv", "text\tlabel\tlabel\na\t1\t0\n"), ["text"]))
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table([pa.array(["a"]), pa.array([0]), pa.array([1])], names=["text", "label", "label"]), path)
+    with pytest.raises(DataError, match=r"a\.parquet, the file: expected every column once, found 'label' twice"):
+        list(read_parquet(path, ["text", "label"]))
+    unnamed = file(tmp_path, "a.csv", "text,label,,\na,1,,\n")  # as a spreadsheet leaves them
+    assert next(read_csv(unnamed, ["text"]))["label"] == "1"
 
 
 @pytest.mark.parametrize("ending", READERS)

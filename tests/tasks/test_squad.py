@@ -59,6 +59,15 @@ def test_files_with_other_names(tmp_path):
 QUESTION = r"data\[0\]\.paragraphs\[0\]\.qas\[1\]"
 WRONG = {
     "not JSON": ('{"data": [\n1,,]}', r"line 2, column 3: not valid JSON"),
+    "a field twice": ('{"data": [], "data": [1]}', "expected every field once; found 'data' twice"),
+    "a field twice within": (
+        '{"data": [{"paragraphs": [], "paragraphs": 1}]}',
+        r"data\[0\]: .* found 'paragraphs' twice",
+    ),
+    "a truth as offset": (
+        document(answers=[{"text": "x", "answer_start": True}]),
+        r"'answer_start' \(int\); found True",
+    ),
     "no data": ({"rows": []}, r"expected a field 'data' \(list\); found the fields rows"),
     "a list": ([1], "expected an object with a field 'data'; found list"),
     "no questions": ({"data": []}, "has no questions"),

@@ -26,7 +26,7 @@ CASES = [
 
 @pytest.mark.parametrize(("text", "golds", "exact", "f1"), CASES)
 def test_a_question_of_1_1(text, golds, exact, f1):
-    assert squad_1([text], [golds]) == {"exact_match": 100 * exact, "f1": pytest.approx(100 * f1)}
+    assert squad_1([golds], [text]) == {"exact_match": 100 * exact, "f1": pytest.approx(100 * f1)}
 
 
 def test_1_1_agrees_with_torchmetrics():
@@ -39,7 +39,7 @@ def test_1_1_agrees_with_torchmetrics():
             for index, own in enumerate(golds)
         ],
     )
-    found = squad_1(texts, golds)
+    found = squad_1(golds, texts)
     assert found["exact_match"] == pytest.approx(expected["exact_match"].item())
     assert found["f1"] == pytest.approx(expected["f1"].item())
 
@@ -63,13 +63,13 @@ CASES_2 = [
 
 @pytest.mark.parametrize(("text", "golds", "exact", "f1"), CASES_2)
 def test_a_question_of_2_0(text, golds, exact, f1):
-    scores = squad_2([text], [golds], [text], [0.0])
+    scores = squad_2([golds], [text], [text], [0.0])
     assert (scores["exact"], scores["f1"], scores["total"]) == (100 * exact, pytest.approx(100 * f1), 1)
 
 
 def test_2_0_by_kind_of_question():
     predictions, golds = ["north", "far south", "", "east"], [["north"], ["south"], [], []]
-    scores = squad_2(predictions, golds, predictions, [0.0] * 4)
+    scores = squad_2(golds, predictions, predictions, [0.0] * 4)
     named = {name: value for name, value in scores.items() if not name.startswith("best")}
     assert named == {
         "exact": 50,
@@ -85,8 +85,8 @@ def test_2_0_by_kind_of_question():
 
 
 def test_2_0_without_one_kind_of_question():
-    assert not any(name.startswith("NoAns") for name in squad_2(["north"], [["north"]], ["north"], [0.0]))
-    assert not any(name.startswith("HasAns") for name in squad_2([""], [[]], ["north"], [0.0]))
+    assert not any(name.startswith("NoAns") for name in squad_2([["north"]], ["north"], ["north"], [0.0]))
+    assert not any(name.startswith("HasAns") for name in squad_2([[]], [""], ["north"], [0.0]))
 
 
 def test_the_best_threshold_by_hand():
@@ -94,7 +94,7 @@ def test_the_best_threshold_by_hand():
     spans = ["north", "south", "east", "far west", "up"]
     golds = [["north"], [], ["east"], ["west"], []]
     odds = [-2.0, -1.0, 0.5, 1.5, 3.0]
-    scores = squad_2([""] * 5, golds, spans, odds)
+    scores = squad_2(golds, [""] * 5, spans, odds)
     # Answered so far and what the sums become, of 5: none 2; 3, 2, 3, 3 (F1 3 2/3), 2 (F1 2 2/3).
     assert (scores["exact"], scores["f1"]) == (40, 40)
     assert (scores["best_exact"], scores["best_exact_thresh"]) == (60, -2.0)  # the first of equals
@@ -112,7 +112,7 @@ def test_the_best_threshold_reaches_what_it_says():
 
     def scores(threshold):
         texts = [span if own <= threshold else "" for span, own in zip(spans, odds, strict=True)]
-        return squad_2(texts, golds, spans, odds)
+        return squad_2(golds, texts, spans, odds)
 
     for name in ("exact", "f1"):
         best = max(scores(threshold)[name] for threshold in odds)
@@ -122,6 +122,6 @@ def test_the_best_threshold_reaches_what_it_says():
 
 
 def test_the_best_threshold_may_be_to_answer_nothing():
-    scores = squad_2(["up"] * 2, [[], []], ["up"] * 2, [-5.0, -4.0])
+    scores = squad_2([[], []], ["up"] * 2, ["up"] * 2, [-5.0, -4.0])
     assert scores["best_f1"] == 100
     assert scores["best_f1_thresh"] < -5

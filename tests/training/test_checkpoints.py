@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 
 import pytest
 import torch
@@ -55,6 +56,19 @@ def test_a_torn_one_is_passed_over(checkpoints, file, damage):
     assert checkpoints.newest().step == 1
     save(checkpoints, 2)
     assert checkpoints.newest().step == 2
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "state.json"])
+def test_a_torn_one_does_not_count_as_one_that_is_kept(checkpoints, file):
+    """Training goes on from the one before, and with another interval."""
+    save(checkpoints, 1)
+    save(checkpoints, 2)
+    for step in (5, 6):
+        (save(checkpoints, step).folder / file).unlink()
+    shutil.copytree(checkpoints.at(6).folder, checkpoints.at(4).folder)
+    save(checkpoints, 3)
+    assert checkpoints.newest().step == 3
+    assert steps(checkpoints)[-1] == 3
 
 
 def test_a_write_that_was_interrupted(checkpoints, monkeypatch):

@@ -44,6 +44,31 @@ def test_tasks_and_seeds():
     assert len(parse("glue", ["--task", "all"]).jobs) == 9
 
 
+def test_all_of_glue_and_more():
+    columns = ["--text_column", "a", "--label_column", "b"]
+    assert [made.task for made in parse("glue", ["--task", "custom", "all", *columns]).jobs][-2:] == ["wnli", "custom"]
+
+
+def test_epochs_of_the_command_line_take_the_place_of_the_recipes_steps():
+    recipe = job("glue", "--task", "mrpc", "--epochs", "2").recipe
+    assert (recipe.epochs, recipe.max_steps) == (2, None)
+    assert recipe.replace(max_steps=5).max_steps == 5
+    assert recipe.replace(max_steps=5).replace(epochs=1).max_steps is None
+
+
+def test_lora():
+    assert [job("squad", *argv).lora for argv in ([], ["--lora"], ["--lora", "false"])] == [False, True, False]
+    with pytest.raises(ValueError, match="lora='no' is not valid; it must be true or false"):
+        job("squad", "--lora", "no")
+
+
+def test_a_file_of_another_command(tmp_path):
+    (tmp_path / "config.yaml").write_text("task: rte\n")
+    assert job("glue", "--config", str(tmp_path / "config.yaml")).task == "rte"
+    with pytest.raises(ValueError, match=r"config.yaml: task='rte' is not a task of this command; it has squad"):
+        parse("squad", ["--config", str(tmp_path / "config.yaml")])
+
+
 def test_options_of_a_task_go_to_that_task():
     columns = ["--text_column", "a", "--label_column", "b"]
     rte, own = parse("glue", ["--task", "rte", "custom", *columns]).jobs
@@ -73,9 +98,24 @@ def test_usual_models():
         (["squad", "--version", "3"], "version='3' is not known; choose one of 1.1, 2.0"),
         (["custom", "--text_column", "text"], "The task custom needs label_column"),
         (["sentiment", "--report_to", "paper"], "report_to='paper' is not possible"),
+        (["sentiment", "--max_length", "12:30:45"], "Recipe.max_length='12:30:45' is not valid"),
+        (["sentiment", "--max_steps", "1_000"], "Recipe.max_steps='1_000' is not valid"),
+        (["sentiment", "--k", "[1"], "BamConfig.k='[1' is not valid"),
+        (["sentiment", "--clip", "#5"], "Recipe.clip='#5' is not valid"),
+        (["sentiment", "--seed", "1_0"], "seed='1_0' is not valid"),
+        (["sentiment", "--limit", "0x10"], "limit='0x10' is not valid"),
+        (["sentiment", "--freeze_embeddings", "yes"], "Recipe.freeze_embeddings='yes' is not valid"),
+        (["sentiment", "--epochs", "1", "--max_steps", "2"], "epochs=1 and max_steps=2 are both given"),
+        (["sentiment", "--seeds", "0", "1", "0"], "seed-0 would hold two runs"),
+        (["sentiment", "--resume", "--overwrite_output_dir"], "exclude each other"),
+        (["glue", "--task", "rte", "rte"], "seed-0 would hold two runs"),
+        (["glue", "--task", "rte", "--text_column", "a"], "--text_column is not an option of rte"),
+        (["sentiment", "--hub_model_id", "me/it"], "--hub_model_id me/it is of use with --push_to_hub only"),
+        (["sentiment", "--seeds", "0", "1", "--push_to_hub"], "one repository for 2 runs"),
     ],
 )
-def test_errors_are_one_line(argv, words, capsys):
+def test_errors_are_one_line(argv, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert main(argv) == 2
     err = capsys.readouterr().err
     assert err.startswith("error: ")

@@ -35,6 +35,12 @@ def work(folder, custom):
     except Stopped:
         train(model := classifier(), examples(), collate, RECIPE, folder / "stopped", judge=judge, resume=True)
         keep(model, folder / "stopped.pt")
+    used = folder / "used"
+    used.mkdir(exist_ok=True)
+    (used / "log.jsonl").touch()
+    short = ["custom", *custom, *SHORT, "--no_report"]
+    assert main([*short, "--output", str(used)]) == 2  # the main process looks, and both end
+    assert main([*short, "--output", str(folder / "new"), "--data_dir", "nowhere"]) == 2
     assert (
         main(
             ["custom", *custom, *SHORT, "--samples", "2", "--no_report", "--seeds", "0", "1", "--output", str(folder)]

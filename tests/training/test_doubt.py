@@ -5,13 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from datasets import Dataset
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, softmax
-from scipy.stats import entropy, spearmanr
-from sklearn.metrics import brier_score_loss, roc_auc_score
+from scipy.stats import spearmanr
+from sklearn.metrics import brier_score_loss
 
 import hf_bam
-from hf_bam.comparison import Comparison, Outcome
 from hf_bam.prediction import Regression
 from hf_bam.prediction.questions import Answer, Candidate
 from hf_bam.tasks.custom import Custom
@@ -19,64 +16,8 @@ from hf_bam.tasks.squad import Squad
 from hf_bam.training import Recipe
 from hf_bam.training.doubt import make_predictors, measure_doubt, measure_results, regression
 from hf_bam.training.predictions import prediction_of, predictor_options
-from hf_bam.training.temperatures import with_temperatures
 
 from ..models import bert
-
-
-@pytest.fixture(scope="module")
-def comparison():
-    """One method that is too sure of itself: logits five times too large."""
-    random = np.random.default_rng(0)
-    labels = random.integers(0, 3, 60)
-    logits = 5 * (np.eye(3)[labels] + random.normal(size=(60, 3)))
-    known = Outcome(softmax(logits, axis=-1)[None], 2.0, np.ones(60))
-    strange = Outcome(softmax(random.normal(size=(30, 3)), axis=-1)[None], 2.0, np.ones(30))
-    row = {"method": "plain", "accuracy": 0.5, "ood_auroc": 0.5, "draws": 1.0, "seconds": 2.0}
-    return Comparison({"plain": known}, labels, ["x"] * 60, ["a", "b", "c"], [row], {"plain": strange})
-
-
-def fitted(log_p, labels):
-    """The best temperature, by scipy."""
-
-    def loss(t):
-        return -log_softmax(log_p / t, axis=-1)[np.arange(len(labels)), labels].mean()
-
-    return minimize_scalar(loss, bounds=(0.1, 100), method="bounded").x
-
-
-def test_temperatures_are_fitted_on_the_other_half(comparison):
-    both = with_temperatures(comparison)
-    assert list(both.outcomes) == ["plain", "plain + temperature"]
-    log_p, labels, even = np.log(comparison.outcomes["plain"].samples[0]), comparison.labels, np.arange(60) % 2 == 0
-    scaled = both.outcomes["plain + temperature"].samples[0]
-    for half in (even, ~even):
-        expected = softmax(log_p[half] / fitted(log_p[~half], labels[~half]), axis=-1)
-        np.testing.assert_allclose(scaled[half], expected, atol=1e-3)
-    row = both.table[1]
-    assert row["method"] == "plain + temperature"
-    assert row["accuracy"] == pytest.approx((log_p.argmax(-1) == labels).mean())  # answers stay as they are
-    assert row["nll"] == pytest.approx(-np.log(scaled[np.arange(60), labels]).mean())
-    assert row["nll"] < -log_p[np.arange(60), labels].mean()
-
-
-def test_strange_inputs_get_a_temperature_as_well(comparison):
-    both = with_temperatures(comparison)
-    log_p = np.log(comparison.outcomes["plain"].samples[0])
-    strange = np.log(comparison.out_of_domain["plain"].samples[0]) / fitted(log_p, comparison.labels)
-    entropies = [
-        entropy(p, axis=-1) for p in (both.outcomes["plain + temperature"].samples[0], softmax(strange, axis=-1))
-    ]
-    expected = roc_auc_score([0] * 60 + [1] * 30, np.concatenate(entropies))
-    assert both.table[1]["ood_auroc"] == pytest.approx(expected, abs=1e-3)
-    assert both.table[1]["ood_auroc"] != comparison.table[0]["ood_auroc"]
-
-
-def test_temperatures_that_were_found_elsewhere(comparison):
-    both = with_temperatures(comparison, {"plain": 3.0})
-    for own, key in ((both.outcomes, "outcomes"), (both.out_of_domain, "out_of_domain")):
-        log_p = np.log(getattr(comparison, key)["plain"].samples)
-        np.testing.assert_allclose(own["plain + temperature"].samples, softmax(log_p / 3, axis=-1), atol=1e-9)
 
 
 def test_a_plain_model_draws_by_dropout(tokenizer):
@@ -111,7 +52,7 @@ def test_numbers():
 
 def answer(texts, probabilities, null=float("nan")):
     n_best = [Candidate(text, 0, len(text), p, 0.0) for text, p in zip(texts, probabilities, strict=True)]
-    doubt = {"std": 0.0, "p_value": 0.0, "certain": True, "entropy": 0.0, "aleatoric": 0.0, "epistemic": 0.0}
+    doubt = {"std": 0.0, "p_value": 0.0, "significant": True, "entropy": 0.0, "aleatoric": 0.0, "epistemic": 0.0}
     samples = np.array([probabilities])
     return Answer(
         **doubt,

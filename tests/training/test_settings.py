@@ -1,11 +1,14 @@
+from dataclasses import make_dataclass
+
 import pytest
 import yaml
 
 from hf_bam import BamConfig
 from hf_bam.presets import TABLE_9
-from hf_bam.tasks import TASKS
+from hf_bam.tasks import TASKS, get_task
+from hf_bam.tasks.fields import check_fields
 from hf_bam.training import resolve
-from hf_bam.training.settings import RECIPES, parse_value, read_yaml, recipe_values, write_yaml
+from hf_bam.training.settings import RECIPES, merge, parse_value, read_yaml, recipe_layers, write_yaml
 
 BASE = {"task": "mrpc", "model": "some/model"}
 
@@ -113,6 +116,26 @@ def test_what_is_written_can_be_fed_back(tmp_path):
         ({"options": {"version": "2.0"}}, "'version' is not an option of mrpc; it has none"),
         ({"task": "custom"}, "The task custom needs text_column"),
         ({"learning_rate": 1}, "'learning_rate' is not a field of Recipe"),
+        ({"lora": "false"}, "lora='false' is not valid; it must be true or false"),
+        ({"lora": 1}, "lora=1 is not valid; it must be true or false"),
+        ({"lora": None}, "lora=None is not valid; it must be true or false"),
+        ({"seed": "0"}, "seed='0' is not valid; it must be a whole number"),
+        ({"seed": 1.0}, "seed=1.0 is not valid; it must be a whole number"),
+        ({"seed": True}, "seed=True is not valid; it must be a whole number"),
+        ({"limit": "1_000"}, "limit='1_000' is not valid; it must be a whole number or none"),
+        ({"eval_limit": -3}, "eval_limit=-3 is not valid"),
+        ({"holdout": 2.5}, "holdout=2.5 is not valid"),
+        ({"model": 5}, "model=5 is not valid; it must be text"),
+        ({"model": None}, "model=None is not valid; it must be text"),
+        ({"task": ["mrpc"]}, r"task=\['mrpc'\] is not valid; it must be text"),
+        ({"data_dir": 2020}, "data_dir=2020 is not valid; it must be text .* or none"),
+        ({"attention": False}, "attention=False is not valid; it must be text"),
+        ({"options": "none"}, "options='none' is not valid; it must be a mapping"),
+        ({"bam": "weibull"}, "bam='weibull' is not valid; it must be a mapping"),
+        ({"recipe": ["fast"]}, r"recipe=\['fast'\] is not known"),
+        ({"freeze_embeddings": "no"}, "Recipe.freeze_embeddings='no' is not valid; it must be True or False"),
+        ({"max_length": "12:30:45"}, "Recipe.max_length='12:30:45' is not valid; it must be a whole number"),
+        ({"epochs": 2, "max_steps": 5}, "epochs=2 and max_steps=5 are both given; leave one of them out"),
     ],
 )
 def test_wrong_settings(layer, words):
@@ -123,6 +146,63 @@ def test_wrong_settings(layer, words):
 def test_a_task_and_a_model_are_needed():
     with pytest.raises(ValueError, match="model is not given"):
         resolve({"task": "mrpc"})
+
+
+@pytest.mark.parametrize(
+    ("task", "option", "value", "words"),
+    [
+        ("custom", "regression", "false", "regression='false' is not valid; it must be true or false"),
+        ("custom", "text_column", True, "text_column=True is not valid; it must be text"),
+        ("squad", "n_best", "many", "n_best='many' is not valid; it must be a whole number"),
+        ("squad", "doc_stride", 1.5, "doc_stride=1.5 is not valid; it must be a whole number"),
+        ("squad", "null_threshold", float("nan"), "null_threshold=nan is not valid; it must be a number"),
+        ("squad", "train_file", False, "train_file=False is not valid; it must be text .* or none"),
+        ("translation", "heads", True, "heads=True is not valid; it must be a whole number"),
+        ("sentiment", "domain", None, "domain=None is not valid; it must be text"),
+    ],
+)
+def test_options_of_the_wrong_type(task, option, value, words):
+    columns = {"text_column": "a", "label_column": "b"} if task == "custom" else {}
+    with pytest.raises(ValueError, match=words):
+        resolve({"task": task, "model": "m", "options": {**columns, option: value}})
+    with pytest.raises(ValueError, match=words):
+        get_task(task, **{**columns, option: value})
+
+
+def test_types_of_a_task_that_is_not_ours():
+    """With annotations that are types, and with some that are not known."""
+    made = make_dataclass("Mine", [("rows", int), ("name", str | None), ("parts", tuple[int, ...]), ("on", bool)])
+    check_fields(made(3, None, "anything", True))
+    for values, words in (((3.5, None, (), True), "rows=3.5"), ((3, 5, (), True), "name=5"), ((3, "", (), 1), "on=1")):
+        with pytest.raises(ValueError, match=f"{words} is not valid"):
+            check_fields(made(*values))
+
+
+@pytest.mark.parametrize(
+    ("layers", "epochs", "steps"),
+    [
+        ([], None, 800),
+        ([{"epochs": 2}], 2, None),
+        ([{"max_steps": 9}], None, 9),
+        ([{"max_steps": None}], 5, None),  # as the recipe has for tasks without steps of their own
+        ([{"max_steps": 9}, {"epochs": 2}], 2, None),
+        ([{"epochs": 2}, {"max_steps": 9}], None, 9),
+        ([{"epochs": 2}, {"max_steps": 9}, {"max_steps": None}], 2, None),
+        ([{"epochs": 2, "max_steps": None}], 2, None),
+    ],
+)
+def test_epochs_or_steps_whichever_is_said_last(layers, epochs, steps):
+    recipe = resolve({**BASE, "recipe": "paper"}, *layers).recipe
+    assert recipe.max_steps == steps
+    assert epochs is None or recipe.epochs == epochs
+
+
+def test_epochs_or_steps_when_fed_back(tmp_path):
+    for given in ({"epochs": 2}, {"max_steps": 9}):
+        job = resolve({**BASE, "recipe": "paper"}, given)
+        write_yaml(tmp_path / "config.yaml", job)
+        assert resolve({"recipe": "paper"}, read_yaml(tmp_path / "config.yaml")) == job
+        assert {"epochs", "max_steps"} & {k for k, v in read_yaml(tmp_path / "config.yaml").items() if v} == {*given}
 
 
 def test_a_version_is_text():
@@ -136,9 +216,66 @@ def test_numbers_of_yaml():
     assert isinstance(parse_value("3"), int)
 
 
+TEXTS = [
+    "12:30:45",
+    "1_000",
+    "0o17",
+    "0x10",
+    "007",
+    "1_0.5",
+    "yes",
+    "no",
+    "on",
+    "Off",
+    "y",
+    "2020-01-01",
+    ".inf",
+    ".NaN",
+]
+
+
+@pytest.mark.parametrize("text", [*TEXTS, "1e", "0b1", "1,5", "٣"])
+def test_what_is_no_plain_number_stays_text(text, tmp_path):
+    """YAML 1.1 has numbers to the base of 60, 16 and 8, dates, and several truths."""
+    assert parse_value(text) == text
+    (tmp_path / "config.yaml").write_text(f"a: {text}\n")
+    assert read_yaml(tmp_path / "config.yaml") == {"a": text}
+
+
+@pytest.mark.parametrize("text", ["#5", "5 # five", "a: b", "[0", "", "~", "!!int 5", "&a 5", "--- 5"])
+def test_a_command_line_is_no_yaml(text):
+    assert parse_value(text) == text
+
+
+@pytest.mark.parametrize("text", [*TEXTS, "1e-4", "5", "true", "null", ".5", "2.0", "none"])
+def test_text_comes_back_as_text(text, tmp_path):
+    job = resolve({"task": "translation", "model": text, "options": {"prefix": text}})
+    write_yaml(tmp_path / "config.yaml", job)
+    assert resolve(read_yaml(tmp_path / "config.yaml")) == job
+    strict = yaml.safe_load((tmp_path / "config.yaml").read_text())  # any reader sees the same
+    assert (strict["model"], strict["options"]["prefix"]) == (text, text)
+
+
+def test_anchors(tmp_path):
+    (tmp_path / "config.yaml").write_text("bam: &b {k: 2, beta: 1}\noptions: {<<: *b, k: 3}\n")
+    assert read_yaml(tmp_path / "config.yaml")["options"] == {"k": 3, "beta": 1}
+
+
+def test_none_in_a_file_is_none_where_a_number_may_be_missing(tmp_path):
+    (tmp_path / "config.yaml").write_text("clip: none\nbam: {prior: none}\n")
+    recipe = resolve(BASE, read_yaml(tmp_path / "config.yaml")).recipe
+    assert (recipe.clip, recipe.bam.prior) == (None, "none")
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("lr: [", "is not YAML"), ("- lr", "expected settings"), (None, "cannot be read: No such file")],
+    [
+        ("lr: [", "is not YAML"),
+        ("- lr", "expected settings"),
+        (None, "cannot be read: No such file"),
+        ("lr: 1\nseed: 3\nlr: 2\n", "'lr' is given twice .* line 3"),
+        ("bam: {k: 1, 'k': 2}\n", "'k' is given twice"),
+    ],
 )
 def test_files_that_are_wrong(content, words, tmp_path):
     path = tmp_path / "config.yaml"
@@ -155,4 +292,4 @@ def test_recipes_are_plain_yaml():
     for name in RECIPES:
         text = resources.files("hf_bam.training").joinpath("recipes", f"{name}.yaml").read_text()
         for key, values in yaml.safe_load(text).items():
-            assert recipe_values(name, key).items() >= values.items()
+            assert merge(*recipe_layers(name, key)).items() >= values.items()

@@ -60,11 +60,11 @@ def test_a_cell_measures_texts_and_references(benchmarks, tmp_path, training, ki
 def test_the_likelihood_of_references_is_that_of_the_library(benchmarks, translator):
     task, model, tokenizer, rows = translator
     tokens = benchmarks("tokens")
-    probabilities, truth = tokens.foreseen(task, Plain(model), tokenizer, rows, 64, draws=3, seed=0)
+    truth, probabilities = tokens.foreseen(task, Plain(model), tokenizer, rows, 64, draws=3, seed=0)
     batch = as_batch(*translator)
     with torch.no_grad():
         loss = model(**batch).loss  # the mean over all tokens but for padding
-    found = tokens.foresight(probabilities, truth)
+    found = tokens.foresight(truth, probabilities)
     assert len(truth) == (batch["labels"] != -100).sum()
     assert found["token_nll"] == pytest.approx(float(loss), rel=1e-4)
 
@@ -73,7 +73,7 @@ def test_draws_of_references_are_averaged(benchmarks, translator):
     """Against passes of the library itself, with as much dropout; the average of many draws is close to another's."""
     task, model, tokenizer, rows = translator
     rows = rows.select(range(8))
-    probabilities, truth = benchmarks("tokens").foreseen(
+    truth, probabilities = benchmarks("tokens").foreseen(
         task, Dropout(model, rate=0.1), tokenizer, rows, 64, draws=200, seed=0
     )
     batch = as_batch(task, model, tokenizer, rows)
@@ -84,7 +84,7 @@ def test_draws_of_references_are_averaged(benchmarks, translator):
         mean = torch.stack([model(**batch).logits.softmax(dim=-1) for _ in range(200)]).mean(dim=0)
         once = model.eval()(**batch).logits
     real = labels != -100
-    found = benchmarks("tokens").foresight(probabilities, truth)["token_nll"]
+    found = benchmarks("tokens").foresight(truth, probabilities)["token_nll"]
     expected = -mean[real].gather(-1, labels[real][:, None]).log().mean()
     single = cross_entropy(once[real], labels[real])
     assert found == pytest.approx(float(expected), rel=0.02)

@@ -81,7 +81,9 @@ def test_glue(run, model_folder, tmp_path):
         (folder / f"{name}.tsv").write_text("\n".join([f"{header}\tlabel", *labelled]) + "\n")
     (folder / "test.tsv").write_text("\n".join([header, *texts[:5]]) + "\n")
     found, output = run("run_glue", "--task", "rte", "--model", model_folder, "--data_dir", tmp_path)
-    assert 0 <= found["scores"]["dev"]["accuracy"] <= 1
+    mean, drawn, *_ = found["doubt"]["dev"]
+    assert (mean["method"], drawn["method"]) == ("mean attention", "BAM, 2 draws")
+    assert mean["accuracy"] == found["scores"]["dev"]["accuracy"]  # the predictor's answers are the task's
     lines = (output / "predictions" / "RTE.tsv").read_text().splitlines()
     assert lines[0] == "index\tprediction"
     assert len(lines) == 6

@@ -1,0 +1,136 @@
+"""Sweep over architectures: every text model of transformers, tiny and patched, against the plain one.
+
+Each pair of model type and task is checked by a worker process, so that a crash or a hang costs one pair. Finished
+pairs are lines of out/architectures.jsonl until all are done; a run that was killed goes on where it was.
+"""
+
+import json
+import multiprocessing
+import platform
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+import transformers
+from architecture_tables import fill_page
+from checks import check
+from tiny import NotBuilt, build, pairs
+
+RESULTS = Path(__file__).parent / "results" / "architectures.json"
+PROGRESS = Path("out/architectures.jsonl")
+SECONDS = 120
+"""Time limit of one pair."""
+
+
+def examine(model_type, task, class_name):
+    """Returns the record of one pair."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            about = check(build(model_type, task, class_name), task)
+        except NotBuilt as error:
+            about = {"status": "not built", "reason": str(error)}
+    return {"type": model_type, "task": task, "class": class_name, **about}
+
+
+def serve(connection):
+    """Answers pairs with their records until nobody asks any more."""
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    while True:
+        try:
+            pair = connection.recv()
+        except EOFError:
+            return
+        connection.send(examine(*pair))
+
+
+class Worker:
+    """A process that examines one pair after the other; a new one takes its place when it ends or hangs."""
+
+    def __init__(self, target=serve, seconds=SECONDS):
+        self.target, self.seconds, self.process = target, seconds, None
+
+    def start(self):
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=self.target, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def stop(self):
+        if self.process is not None:
+            self.connection.close()
+            self.process.kill()
+            self.process.join()
+            self.process = None
+
+    def run(self, pair):
+        if self.process is None:
+            self.start()
+        try:
+            self.connection.send(pair)
+            if self.connection.poll(self.seconds):
+                return self.connection.recv()
+            reason = f"took longer than {self.seconds} seconds"
+        except (EOFError, OSError):
+            self.process.join()
+            reason = f"the process ended with code {self.process.exitcode}"
+        self.stop()
+        model_type, task, class_name = pair
+        return {
+            "type": model_type,
+            "task": task,
+            "class": class_name,
+            "status": "failed",
+            "failures": {"process": reason},
+        }
+
+
+def sweep(wanted, jobs=1, **settings):
+    """Yields the records of the pairs, in their order."""
+    local, workers = threading.local(), []
+
+    def run(pair):
+        if not hasattr(local, "worker"):
+            local.worker = Worker(**settings)
+            workers.append(local.worker)
+        return local.worker.run(pair)
+
+    try:
+        with ThreadPoolExecutor(jobs) as pool:
+            yield from pool.map(run, wanted)
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+def write(records, path):
+    """One line for each pair."""
+    about = {
+        "command": "python benchmarks/run.py architectures",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+    lines = ",\n".join("  " + json.dumps(record) for record in records)
+    head = json.dumps(about, indent=1).removesuffix("\n}")
+    path.write_text(f'{head},\n "rows": [\n{lines}\n ]\n}}\n', encoding="utf-8")
+
+
+def main(options):
+    PROGRESS.parent.mkdir(exist_ok=True)
+    PROGRESS.touch()
+    done = [json.loads(line) for line in PROGRESS.read_text(encoding="utf-8").splitlines()]
+    finished = {(record["type"], record["task"]) for record in done}
+    missing = [pair for pair in sorted(pairs()) if pair[:2] not in finished]
+    with PROGRESS.open("a", encoding="utf-8") as progress:
+        for record in sweep(missing, options.jobs):
+            print(record["status"], record["type"], record["task"], *record.get("failures", {}).items(), flush=True)
+            print(json.dumps(record), file=progress, flush=True)
+            done.append(record)
+    write(sorted(done, key=lambda record: (record["type"], record["task"])), RESULTS)
+    PROGRESS.unlink()
+    fill_page()

@@ -1,0 +1,278 @@
+#pragma once
+/* One row of stochastic attention, in place: from scores to weights, and from the gradient of the weights to that of
+ * the scores. Noise, the two softmaxes (with and without noise), dropout, the KL of the row, and their gradients.
+ */
+#include "call.h"
+#include "functions.h"
+
+#define TEXT(x) #x
+#define PRAGMA(x) _Pragma(TEXT(x))
+#define REDUCE(...) PRAGMA(omp simd reduction(__VA_ARGS__))
+
+/* Score of a hidden key: its weight is 0 beside any visible one. */
+static const float HIDDEN = -1e30f;
+static const float EULER = 0.5772156649f;
+
+typedef struct {
+    int64_t batch, head, row;   /* its place; the head counts through the batch */
+    int64_t n;                  /* keys n.. are hidden by causality */
+    const uint8_t *visible;
+    const float *bias;
+    uint32_t first, second;     /* of the generator */
+} Row;
+
+static Row locate(const Call *c, int64_t head, int64_t row) {
+    const int64_t b = head / c->heads, h = head % c->heads;
+    const uint64_t seed = c->seed + (c->row_seeds ? c->row_seeds[b] : 0);
+    const uint64_t query = (uint64_t)row + (c->first_query ? (uint64_t)c->first_query[b] : 0);
+    const uint64_t bits = row_key(seed, (uint64_t)(c->row_seeds ? h : head), query);
+    return (Row){
+        .batch = b,
+        .head = head,
+        .row = row,
+        .n = c->causal && row + 1 < c->keys ? row + 1 : c->keys,
+        .visible = (const uint8_t *)at(&c->visible, 1, b, h, row),
+        .bias = (const float *)at(&c->bias, sizeof(float), b, h, row),
+        .first = (uint32_t)bits + (c->first_key ? (uint32_t)c->first_key[b] * KEY_STEP : 0),
+        .second = (uint32_t)(bits >> 32),
+    };
+}
+
+static void mask_scores(const Row *r, const float *restrict seen, float *restrict s) {
+    if (r->bias)
+        for (int64_t j = 0; j < r->n; j++) s[j] += r->bias[j];
+    if (r->visible)
+        for (int64_t j = 0; j < r->n; j++) s[j] = seen[j] > 0.0f ? s[j] : HIDDEN;
+}
+
+static void add_noise(const Call *c, const Row *r, float *restrict s) {
+    const float spread = c->spread, offset = c->offset;
+    const uint32_t first = r->first, second = r->second;
+    if (c->noise) {
+        const float *noise = c->noise + r->head * c->keys;
+        for (int64_t j = 0; j < r->n; j++) s[j] += noise[j];
+    } else if (c->family == WEIBULL) {
+        for (int64_t j = 0; j < r->n; j++)
+            s[j] += offset + spread * log_exponential(uniform(random_bits(first, second, (uint32_t)j)));
+    } else {
+        for (int64_t j = 0; j < r->n; j++)
+            s[j] += offset + spread * normal(uniform(random_bits(first, second, (uint32_t)j)));
+    }
+}
+
+/* Multiplies by 0 with probability p, else by 1 / (1 - p). */
+static void drop(const Call *c, const Row *r, float *restrict x) {
+    const float p = c->dropout, scale = 1.0f / (1.0f - p);
+    const uint32_t first = r->first, second = r->second;
+    for (int64_t j = 0; j < r->n; j++)
+        x[j] *= uniform(more_bits(random_bits(first, second, (uint32_t)j))) < p ? 0.0f : scale;
+}
+
+static float maximum(const float *x, int64_t n) {
+    float top = HIDDEN;
+    REDUCE(max : top)
+    for (int64_t j = 0; j < n; j++) top = x[j] > top ? x[j] : top;
+    return top;
+}
+
+static float log_sum_exp(const float *x, int64_t n) {
+    float top = maximum(x, n), sum = 0.0f;
+    REDUCE(+ : sum)
+    for (int64_t j = 0; j < n; j++) sum += exp_(x[j] - top);
+    return top + log_(sum);
+}
+
+/* ---- what the keys that a row sees have in common for all rows that see the same ---- */
+
+typedef struct {
+    int64_t count;
+    float *seen;    /* 1 or 0 */
+    float *psi;     /* prior attention, 0 where hidden */
+    float *target;  /* Weibull: alpha, 0 where hidden; Lognormal: log Psi, shifted by the difference of the means */
+    float *slope;   /* Weibull: digamma(1 + alpha), for the gradient */
+    float total;    /* Weibull: sum of alpha */
+    float constant; /* Weibull: sum of log Gamma(alpha) */
+} Keys;
+
+static void prepare_gamma(const Call *c, const Row *r, Keys *k, const float *logits, float log_sum) {
+    const float slope = c->shape_slope, offset = c->shape_offset - slope * log_sum;
+    const float *restrict seen = k->seen;
+    float *restrict alpha = k->target, *restrict digamma = k->slope;
+    float total = 0.0f, constant = 0.0f;
+    for (int64_t j = 0; j < r->n; j++) alpha[j] = seen[j] * exp_(offset + slope * logits[j]);
+    REDUCE(+ : total, constant)
+    for (int64_t j = 0; j < r->n; j++) {
+        total += alpha[j];
+        constant += seen[j] * (lgamma1p(alpha[j]) - offset - slope * logits[j]);
+    }
+    k->total = total;
+    k->constant = constant;
+    if (c->kl_grad)
+        for (int64_t j = 0; j < r->n; j++) digamma[j] = digamma1p(alpha[j]);
+}
+
+static void prepare_prior(const Call *c, const Row *r, Keys *k) {
+    const float *restrict logits = c->logits + r->head * c->keys, *restrict seen = k->seen;
+    float *restrict psi = k->psi, *restrict target = k->target;
+    float sum = 0.0f, top = HIDDEN;
+    REDUCE(max : top)
+    for (int64_t j = 0; j < r->n; j++) {
+        float logit = seen[j] > 0.0f ? logits[j] : HIDDEN;
+        top = logit > top ? logit : top;
+    }
+    REDUCE(+ : sum)
+    for (int64_t j = 0; j < r->n; j++) {
+        psi[j] = seen[j] * exp_(logits[j] - top);
+        sum += psi[j];
+    }
+    const float log_sum = top + log_(sum), inverse = 1.0f / sum;
+    for (int64_t j = 0; j < r->n; j++) psi[j] *= inverse;
+    if (c->family == WEIBULL) {
+        prepare_gamma(c, r, k, logits, log_sum);
+    } else {
+        float shift = 0.5f * (c->sigma * c->sigma - c->sigma_prior * c->sigma_prior) - log_sum;
+        for (int64_t j = 0; j < r->n; j++) target[j] = logits[j] + shift;
+    }
+}
+
+static int same_keys(const Row *r, const Row *before) {
+    return r->n == before->n && (r->visible == before->visible || !memcmp(r->visible, before->visible, (size_t)r->n));
+}
+
+static void prepare_keys(const Call *c, const Row *r, Keys *k) {
+    const uint8_t *visible = r->visible;
+    float *restrict seen = k->seen;
+    int64_t count = 0;
+    for (int64_t j = 0; j < r->n; j++) seen[j] = !visible || visible[j] ? 1.0f : 0.0f;
+    for (int64_t j = 0; j < r->n; j++) count += seen[j] > 0.0f;
+    k->count = count;
+    if (k->count && c->logits && (c->kl || c->kl_grad)) prepare_prior(c, r, k);
+}
+
+/* ---- KL of a row, and its gradient ---- */
+
+static float row_kl(const Call *c, const Row *r, const Keys *k, const float *s, float lse) {
+    const float *restrict target = k->target, *restrict seen = k->seen;
+    float sum = 0.0f;
+    if (c->family == WEIBULL) {
+        const float linear = EULER / c->k - c->offset - logf(c->beta) + lse;
+        REDUCE(+ : sum)
+        for (int64_t j = 0; j < r->n; j++) sum += target[j] * (linear - s[j]);
+        return sum + c->beta + k->constant + (float)k->count * (logf(c->k) - EULER - 1.0f);
+    }
+    REDUCE(+ : sum)
+    for (int64_t j = 0; j < r->n; j++) {
+        float d = seen[j] > 0.0f ? s[j] - lse - target[j] : 0.0f;
+        sum += d * d;
+    }
+    const float precision = 0.5f / (c->sigma_prior * c->sigma_prior);
+    float constant = logf(c->sigma_prior / c->sigma) - 0.5f + precision * c->sigma * c->sigma;
+    return sum * precision + (float)k->count * constant;
+}
+
+/* Adds to the gradients of the row's scores and of the prior's logits. */
+static void weibull_grad(const Call *c, const Row *r, const Keys *k, const float *restrict log_p, float grad,
+                         float *restrict score_grad, float *restrict t, float *restrict columns) {
+    const float linear = EULER / c->k - c->offset - logf(c->beta), total = k->total, slope = c->shape_slope * grad;
+    const float *restrict alpha = k->target, *restrict digamma = k->slope, *restrict seen = k->seen;
+    const float *restrict psi = k->psi;
+    float sum = 0.0f;
+    REDUCE(+ : sum)
+    for (int64_t j = 0; j < r->n; j++) {
+        score_grad[j] += grad * (total * exp_(log_p[j]) - alpha[j]);
+        t[j] = slope * (alpha[j] * (linear - log_p[j] + digamma[j]) - seen[j]);
+        sum += t[j];
+    }
+    for (int64_t j = 0; j < r->n; j++) columns[j] += t[j] - psi[j] * sum;
+}
+
+static void lognormal_grad(const Call *c, const Row *r, const Keys *k, const float *restrict log_p, float grad,
+                           float *restrict score_grad, float *restrict t, float *restrict columns) {
+    const float weight = grad / (c->sigma_prior * c->sigma_prior);
+    const float *restrict target = k->target, *restrict seen = k->seen, *restrict psi = k->psi;
+    float sum = 0.0f;
+    REDUCE(+ : sum)
+    for (int64_t j = 0; j < r->n; j++) {
+        t[j] = seen[j] > 0.0f ? weight * (log_p[j] - target[j]) : 0.0f;
+        sum += t[j];
+    }
+    for (int64_t j = 0; j < r->n; j++) {
+        score_grad[j] += t[j] - sum * exp_(log_p[j]);
+        columns[j] += psi[j] * sum - t[j];
+    }
+}
+
+/* Gradient through the sums of attention over queries. */
+static void mean_grad(const Call *c, const Row *r, const float *restrict log_p, float *restrict score_grad) {
+    const float *grad = c->mean_grad + r->head * c->keys;
+    const float weight = c->counted[r->batch * c->rows + r->row];
+    float sum = 0.0f;
+    REDUCE(+ : sum)
+    for (int64_t j = 0; j < r->n; j++) sum += exp_(log_p[j]) * grad[j];
+    for (int64_t j = 0; j < r->n; j++) score_grad[j] += weight * exp_(log_p[j]) * (grad[j] - sum);
+}
+
+/* ---- a row forward and backward ---- */
+
+static void forward_row(const Call *c, const Row *r, const Keys *k, float *restrict s, float *restrict columns) {
+    const int64_t place = r->head * c->rows + r->row;
+    mask_scores(r, k->seen, s);
+    if (c->kl || c->counted) {
+        const float lse = log_sum_exp(s, r->n), counted = c->counted ? c->counted[r->batch * c->rows + r->row] : 0.0f;
+        c->lse[place] = lse;
+        if (c->kl) c->kl[place] = row_kl(c, r, k, s, lse);
+        if (c->counted)
+            for (int64_t j = 0; j < r->n; j++) columns[j] += counted * exp_(s[j] - lse);
+    }
+    add_noise(c, r, s);
+    float top = maximum(s, r->n), sum = 0.0f;
+    REDUCE(+ : sum)
+    for (int64_t j = 0; j < r->n; j++) {
+        s[j] = exp_(s[j] - top);
+        sum += s[j];
+    }
+    c->noisy_lse[place] = top + log_(sum);
+    const float inverse = 1.0f / sum;
+    for (int64_t j = 0; j < r->n; j++) s[j] *= inverse;
+    if (c->dropout > 0.0f) drop(c, r, s);
+}
+
+static void backward_row(const Call *c, const Row *r, const Keys *k, float *restrict s, float *restrict g,
+                         float *restrict log_p, float *restrict t, float *restrict columns) {
+    const int64_t place = r->head * c->rows + r->row;
+    const float lse = c->lse[place], noisy_lse = c->noisy_lse[place];
+    mask_scores(r, k->seen, s);
+    if (c->kl_grad || c->mean_grad)
+        for (int64_t j = 0; j < r->n; j++) log_p[j] = s[j] - lse;
+    add_noise(c, r, s);
+    if (c->dropout > 0.0f) drop(c, r, g);
+    float delta = 0.0f;
+    REDUCE(+ : delta)
+    for (int64_t j = 0; j < r->n; j++) {
+        s[j] = exp_(s[j] - noisy_lse);
+        delta += s[j] * g[j];
+    }
+    for (int64_t j = 0; j < r->n; j++) g[j] = s[j] * (g[j] - delta);
+    if (c->dropout > 0.0f) drop(c, r, s);
+    if (c->kl_grad)
+        (c->family == WEIBULL ? weibull_grad : lognormal_grad)(c, r, k, log_p, c->kl_grad[place], g, t, columns);
+    if (c->mean_grad) mean_grad(c, r, log_p, g);
+}
+
+/* Scores in, weights out; with the gradient `g` of the weights given, that of the scores out. The memory of both goes on
+ * to the end of the block, `keys`, where the row sees nothing.
+ */
+static void run_row(const Call *c, const Row *r, const Keys *k, int64_t keys, float *s, float *g, float *scratch,
+                    float *columns) {
+    const int64_t place = r->head * c->rows + r->row, used = k->count ? r->n : 0;
+    if (!used) {
+        if (!g) c->lse[place] = c->noisy_lse[place] = 0.0f;
+        if (c->kl) c->kl[place] = 0.0f;
+    } else if (g) {
+        backward_row(c, r, k, s, g, scratch, scratch + c->keys, columns);
+    } else {
+        forward_row(c, r, k, s, columns);
+    }
+    memset(s + used, 0, sizeof(float) * (size_t)(keys - used));
+    if (g) memset(g + used, 0, sizeof(float) * (size_t)(keys - used));
+}

@@ -1,0 +1,270 @@
+"""What a patched model knows while it runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import torch
+from torch import Tensor, nn
+
+from ..objective import KlTerm
+from .noise import derive, new_seed
+
+
+@dataclass(frozen=True)
+class Places:
+    """Positions of tokens in their texts, which padding on the left and a cache shift.
+
+    Attributes:
+        encoder, decoder: (B,) tokens of padding before each text; None where there are none. For a model of one part
+            both are the same.
+        past: tokens in the cache of the decoder, or None where that is not known.
+        two_parts: whether the model has an encoder, which has no cache, and a decoder.
+    """
+
+    encoder: Tensor | None = None
+    decoder: Tensor | None = None
+    past: int | None = None
+    two_parts: bool = False
+
+    def first(
+        self, shape: tuple[int, int, int], decoder: bool, cross: bool, device: torch.device
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """(B,) positions of the first query and of the first key of an attention call; None for 0.
+
+        Args:
+            shape: B, T, S.
+        """
+        batch, queries, keys = shape
+        past = max(0, keys - queries) if self.past is None and not cross else self.past or 0
+        if self.two_parts and not decoder:
+            past = 0
+        # A cache may have dropped the oldest keys, and a static one has room behind the newest.
+        dropped = 0 if cross else max(0, past + queries - keys)
+        of_queries = self.decoder if decoder else self.encoder
+        of_keys = self.encoder if cross else of_queries
+        return _first(past, of_queries, batch, device), _first(dropped, of_keys, batch, device)
+
+
+def _first(past: int, padding: Tensor | None, batch: int, device: torch.device) -> Tensor | None:
+    if padding is None or padding.numel() == 0 or batch % len(padding):
+        return torch.full((batch,), past, device=device) if past else None
+    return past - padding.repeat(batch // len(padding)).to(device)
+
+
+@dataclass
+class Frame:
+    """One forward pass of a patched model: what went in, and the KL terms that come out.
+
+    Attributes:
+        owner: the model whose forward opened the frame.
+        encoder_tokens, decoder_tokens: (B, L) which tokens of each side are real, or None when that is not known.
+        wants_weights: whether the caller asked for attention weights.
+        replaying: gradient checkpointing runs a layer once more; its KL is already counted.
+        sampling, seed: where the noise of a model in evaluation mode comes from, and the seed of this forward.
+        places: where the tokens of this forward stand in their texts; for sampling.
+    """
+
+    owner: nn.Module
+    encoder_tokens: Tensor | None = None
+    decoder_tokens: Tensor | None = None
+    wants_weights: bool = False
+    replaying: bool = False
+    sampling: Sampling | None = None
+    seed: Tensor | None = None
+    # torch.compile traces a function here, and neither the class itself nor an object of it.
+    places: Places = field(default_factory=lambda: Places())
+    terms: list[KlTerm] = field(default_factory=list)
+    uses: dict[int, int] = field(default_factory=dict)
+
+    def add(self, term: KlTerm) -> None:
+        if not self.replaying:
+            self.terms.append(term)
+
+    def next_use(self, layer: int) -> int:
+        """How often this layer ran before in the same forward (ALBERT runs one layer many times)."""
+        use = self.uses.get(layer, 0)
+        self.uses[layer] = use + 1
+        return use
+
+    def queries(self, decoder: bool, batch: int, queries: int, keys: int) -> Tensor | None:
+        """(B, T) which queries are real tokens; None when that is not known, so that all count."""
+        tokens = self.decoder_tokens if decoder else self.encoder_tokens
+        if tokens is None:
+            return None
+        tokens = tokens.reshape(-1, tokens.shape[-1])  # multiple choice: (B, choices, L)
+        if tokens.shape == (batch, keys) and queries <= keys:
+            return tokens[:, keys - queries :]  # keys of a prefix or a cache come first
+        return tokens if tokens.shape == (batch, queries) else None
+
+
+class Sampling:
+    """Random numbers of a model in evaluation mode: seeds for the examples of every forward.
+
+    Args:
+        seed: the same seed gives the same noise; None: a new one from the global generator for every forward.
+        hold: the same noise in all forwards, as a function of the place of a weight.
+        groups: into how many equal parts a batch falls; the rows of a part share their noise. None: no two rows do.
+        rows: (N,) int64, a seed for each of N equal parts of a batch, in the place of all of the above.
+        copies: how often the batch is repeated where it enters the first stochastic layer.
+    """
+
+    def __init__(
+        self,
+        seed: int | None = None,
+        hold: bool = False,
+        groups: int | None = None,
+        rows: Tensor | None = None,
+        copies: int = 1,
+    ) -> None:
+        if hold and seed is None:
+            seed = new_seed()
+        self.seed = None if seed is None else torch.tensor(seed % 2**63)
+        self.hold, self.groups, self.rows, self.copies = hold, groups, rows, copies
+        self.forwards = torch.zeros((), dtype=torch.int64)
+        self._lock = threading.Lock()
+
+    def begin(self) -> Tensor:
+        """The seed of a forward pass, 0-dimensional."""
+        if self.rows is not None:
+            return self.forwards
+        if self.seed is None:
+            return torch.randint(2**63 - 1, ())
+        if self.hold:
+            return self.seed
+        if torch.compiler.is_compiling():
+            self.forwards.add_(1)
+            return derive(self.seed, self.forwards)
+        with self._lock:
+            self.forwards += 1
+            return derive(self.seed, self.forwards)
+
+    def row_seeds(self, seed: Tensor, batch: int, device: torch.device) -> Tensor:
+        """(B,) the seeds of the examples in the forward pass that `begin` gave this seed."""
+        rows = self.rows
+        if rows is None:
+            rows = derive(seed, torch.arange(self.groups or batch))
+        if batch % len(rows):
+            raise ValueError(f"groups={len(rows)} does not divide the batch of {batch} rows.")
+        return rows.repeat_interleave(batch // len(rows)).to(device)
+
+
+@dataclass
+class Meter:
+    """Means of the terms of the loss since they were last asked for.
+
+    The counts are tensors like the sums: a compiled model would be compiled again for every other number.
+    """
+
+    sums: dict[str, Tensor] = field(default_factory=dict)
+
+    def add(self, **terms: Tensor) -> None:
+        for name, value in terms.items():
+            value = value.detach()
+            value = torch.stack([value, torch.ones_like(value)])  # a sum and a count
+            self.sums = {**self.sums, name: self.sums[name] + value if name in self.sums else value}
+
+    def pop(self) -> dict[str, Tensor]:
+        means = {name: total / count for name, (total, count) in self.sums.items()}
+        self.sums = {}
+        return means
+
+
+_sampling: ContextVar[Mapping[Runtime, Sampling | None]] = ContextVar("hf_bam_sampling", default=MappingProxyType({}))
+
+
+class Runtime:
+    """The open frame and the sampling mode of one model.
+
+    Every thread has a frame of its own, because a forward pass stays in its thread. The sampling mode belongs to the
+    context (`contextvars`): a task of asyncio that waits within `hf_bam.sampling` does not lend it to others. Compiled
+    code cannot read context variables; it sees `_local.visible`, the mode of its thread.
+    """
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self.lost_terms = 0
+        """KL terms of layers that ran outside of a forward of the model, since the last optimizer step."""
+
+    def __reduce__(self) -> tuple[type[Runtime], tuple[()]]:
+        return Runtime, ()  # a copy starts at rest
+
+    @property
+    def frame(self) -> Frame | None:
+        return getattr(self._local, "frame", None)
+
+    @frame.setter
+    def frame(self, frame: Frame | None) -> None:
+        self._local.frame = frame
+
+    @property
+    def sampling(self) -> Sampling | None:
+        """The sampling mode of this context; None in mean mode."""
+        if torch.compiler.is_compiling():
+            visible: Sampling | None = getattr(self._local, "visible", None)
+            if visible is _MIXED:
+                raise RuntimeError(
+                    "Several tasks of one thread are within hf_bam.sampling of one compiled model, which cannot tell "
+                    "them apart. Give each task a thread of its own, or do not compile the model."
+                )
+            return visible
+        return _sampling.get().get(self)
+
+    @property
+    def kl_loss(self) -> Tensor | None:
+        """The KL term of the last forward in training mode."""
+        return getattr(self._local, "kl_loss", None)
+
+    @kl_loss.setter
+    def kl_loss(self, kl_loss: Tensor | None) -> None:
+        self._local.kl_loss = kl_loss
+
+    @property
+    def meter(self) -> Meter:
+        """The terms of the loss, for the logs."""
+        if not hasattr(self._local, "meter"):
+            self._local.meter = Meter()
+        return self._local.meter
+
+    @contextmanager
+    def sample(self, sampling: Sampling | None) -> Iterator[None]:
+        """Sets the sampling mode of the context."""
+        outer = _sampling.get().get(self)
+        _sampling.set({**_sampling.get(), self: sampling})
+        opened = self._local.__dict__.setdefault("opened", [])
+        opened.append((outer, sampling))
+        self._show(opened)
+        try:
+            yield
+        finally:
+            _sampling.set({**_sampling.get(), self: outer})
+            opened.remove((outer, sampling))
+            self._show(opened)
+
+    def _show(self, opened: list[tuple[Sampling | None, Sampling | None]]) -> None:
+        """Tells compiled code the mode of the thread, if its contexts lie within each other."""
+        nested = all(outer is before for (_, before), (outer, _) in zip([(None, None), *opened], opened, strict=False))
+        self._local.visible = (opened[-1][1] if opened else None) if nested else _MIXED
+
+
+_MIXED = Sampling(seed=0)
+
+
+class Replay:
+    """Runs part of a forward again, for gradient checkpointing, as it ran in `frame`; can be entered repeatedly."""
+
+    def __init__(self, runtime: Runtime, frame: Frame) -> None:
+        self.runtime = runtime
+        self.frame = replace(frame, replaying=True)
+        self.before: Frame | None = None
+
+    def __enter__(self) -> None:
+        self.before, self.runtime.frame = self.runtime.frame, self.frame
+
+    def __exit__(self, *error: object) -> None:
+        self.runtime.frame = self.before

@@ -1,0 +1,23 @@
+"""True labels, as names or indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def label_indices(labels: Iterable[int | str], names: Sequence[str], expected: int) -> NDArray[Any]:
+    """Return the labels of `expected` inputs as indices of `names`; raises `ValueError` for any that is not one."""
+    indices = []
+    for position, label in enumerate(labels):
+        if isinstance(label, str) and label in names:
+            label = names.index(label)
+        if isinstance(label, (bool, str, float)) or not 0 <= int(label) < len(names):
+            raise ValueError(f"labels[{position}] is {label!r}; it must be one of {list(names)} or an index of them.")
+        indices.append(int(label))
+    if len(indices) != expected:
+        raise ValueError(f"There are {len(indices)} labels for {expected} inputs.")
+    return np.array(indices)

@@ -1,0 +1,104 @@
+"""Does doubt tell right answers from wrong ones?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from .. import metrics
+from ..metrics._arrays import Array, Numbers, flags, vector
+from .style import BLUE, GREY, INK, VERMILION, axes_of, figure_of, legible, styled, tidy
+
+
+@styled()
+def risk_coverage(methods: Mapping[str, tuple[Numbers, Numbers]], *, ax: Axes | None = None) -> Figure:
+    """The share of errors among the answers that are kept, when the most doubtful are given up first.
+
+    Dashed in the same colour: the oracle, whose doubt knows every error.
+
+    Args:
+        methods: for each name the loss of every input, (B,), 0 where the answer is right and 1 where it is wrong, and
+            its doubt, (B,), higher for more doubt.
+        ax: axes to draw into.
+    """
+    if not methods:
+        raise ValueError("methods is empty; it must hold {name: (losses, scores)} for at least one method.")
+    ax = axes_of(ax, 6.4, 3.6 + 0.2 * len(methods))
+    handles = [_curves(ax, name, *pair) for name, pair in methods.items()]
+    oracle = Line2D([], [], color=GREY, linestyle="--", linewidth=1.0, label="oracle")
+    ax.set(xlim=(0, 1), xlabel="coverage: share of inputs answered", ylabel="risk: share of errors among them")
+    ax.set_ylim(0, 1.05 * max(map(_height, handles)) or 1.0)
+    ax.legend(handles=[*handles, oracle], loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3)
+    tidy(ax)
+    return figure_of(ax)
+
+
+def _curves(ax: Axes, name: str, losses: Numbers, scores: Numbers) -> Line2D:
+    """A method's curve and its oracle; gives back the former."""
+    label = f"{legible(name, 30)} (AURC {metrics.aurc(losses, scores):.3f})"
+    (line,) = ax.plot(*metrics.risk_coverage(losses, scores), label=label, zorder=3)
+    ax.plot(*metrics.risk_coverage(losses, losses), color=line.get_color(), linestyle="--", linewidth=1.0, alpha=0.7)
+    return line
+
+
+def _height(line: Line2D) -> float:
+    """The highest risk from a coverage of one tenth on: below, a single error makes a spike that hides the rest."""
+    coverage, risk = line.get_data()
+    return float(np.max(np.asarray(risk)[np.asarray(coverage) >= 0.1]))
+
+
+@styled()
+def doubt_histograms(
+    errors: Numbers,
+    scores: Numbers,
+    out_scores: Numbers | None = None,
+    *,
+    bins: int = 20,
+    limits: tuple[float, float] | None = None,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """How much doubt there is in right answers, in wrong ones and, if given, in inputs from elsewhere.
+
+    Each histogram sums to one, so that groups of different size can be compared.
+
+    Args:
+        errors: (B,) true or 1 where the answer is wrong.
+        scores: (B,) doubt of every input.
+        out_scores: (N,) doubt of out-of-distribution inputs.
+        bins: number of bins.
+        limits: range of the doubt axis, with what lies beyond in its outermost bins; None: that of the data.
+        title: title of the figure.
+        ax: axes to draw into.
+    """
+    doubt = vector(scores, "scores")
+    wrong = flags(errors, "errors", len(doubt), "scores")
+    groups = {"right": (doubt[~wrong], BLUE), "wrong": (doubt[wrong], VERMILION)}
+    if out_scores is not None:
+        groups["out of distribution"] = (vector(out_scores, "out_scores"), INK)
+    everything = np.concatenate([values for values, _ in groups.values()])
+    edges = np.histogram_bin_edges(everything, bins, limits)
+    ax = axes_of(ax, 4.8, 3.4)
+    for name, (values, color) in groups.items():
+        _histogram(ax, f"{name} ({len(values)})", values, edges, color, filled=name != "out of distribution")
+    ax.set(xlim=(edges[0], edges[-1]), xlabel="doubt", ylabel="share of the group")
+    ax.set_title(legible(title) if title else "")
+    ax.set_ylim(top=1.3 * ax.get_ylim()[1])  # room for the legend
+    ax.legend(loc="upper right")
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
+    ax.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+    tidy(ax)
+    return figure_of(ax)
+
+
+def _histogram(ax: Axes, label: str, values: Array, edges: Array, color: str, *, filled: bool) -> None:
+    """One group as shares; an outline if it is not filled."""
+    share = np.histogram(values.clip(edges[0], edges[-1]), edges)[0] / max(len(values), 1)
+    if filled:
+        ax.stairs(share, edges, fill=True, color=color, alpha=0.35)
+    ax.stairs(share, edges, color=color, linewidth=1.6, label=label)

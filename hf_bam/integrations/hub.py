@@ -1,0 +1,167 @@
+"""Whole models: out of a folder or the Hub, and onto the Hub."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import transformers
+from huggingface_hub import ModelCard
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import ADAPTER_CONFIG_NAME, logging
+from transformers.utils.hub import cached_file
+
+from ..patching.state import patch_of
+from .cards import model_card
+from .serialization import Overlay, find, lay_over, read
+
+logger = logging.get_logger("transformers.hf_bam")
+_plain_is_meant: ContextVar[bool] = ContextVar("hf_bam_plain_is_meant", default=False)
+
+LOCATION = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
+"""Keywords that say where and how to find files on the Hub."""
+
+
+def from_pretrained(
+    name_or_path: str | os.PathLike[str], *, model_class: type[PreTrainedModel] | None = None, **kwargs: Any
+) -> Any:
+    """The Bayesian model that `save_pretrained` or `push_to_hub` stored, in evaluation mode.
+
+    Args:
+        name_or_path: a folder or a repository of the Hub; of a whole model, or of a PEFT adapter with its BAM file.
+        model_class: the class to load; the one that was saved by default.
+        kwargs: as for `from_pretrained` of transformers: `revision`, `token`, `dtype`, `num_labels`, ... With an
+            adapter they go to its base model.
+    """
+    location = location_in(kwargs)
+    overlay = read(find(name_or_path, **location))
+    cls = model_class or _class_named(overlay)
+    with _knowingly():
+        return _load(cls, name_or_path, overlay, location, kwargs)
+
+
+def _load(
+    cls: type[PreTrainedModel], name_or_path: Any, overlay: Overlay, location: dict[str, Any], kwargs: dict[str, Any]
+) -> Any:
+    adapter = cached_file(name_or_path, ADAPTER_CONFIG_NAME, _raise_exceptions_for_missing_entries=False, **location)
+    if adapter is None:
+        return lay_over(cls.from_pretrained(name_or_path, **kwargs), overlay)
+    return _with_adapter(cls, name_or_path, overlay, location, kwargs)
+
+
+@contextmanager
+def _knowingly() -> Iterator[None]:
+    """Within this context a plain model out of a Bayesian one is nothing to tell of."""
+    token = _plain_is_meant.set(True)
+    try:
+        yield
+    finally:
+        _plain_is_meant.reset(token)
+
+
+def tell_plain(name_or_path: Any) -> None:
+    """Says once in the log that a Bayesian model was loaded as a plain one."""
+    if not _plain_is_meant.get():
+        logger.warning_once(
+            f"{name_or_path} is a Bayesian model, and was loaded as the plain one. "
+            f"hf_bam.from_pretrained({str(name_or_path)!r}) or attn_implementation='bam' gives the Bayesian one."
+        )
+
+
+def location_in(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Those of the keywords of `from_pretrained` that say where files are."""
+    return {name: kwargs[name] for name in LOCATION if name in kwargs}
+
+
+def _class_named(overlay: Overlay) -> type[PreTrainedModel]:
+    cls = getattr(transformers, overlay.architecture, None)
+    if cls is None:
+        raise ValueError(
+            f"{overlay.source} was saved from a {overlay.architecture!r}, which transformers does not have; give "
+            "model_class=..."
+        )
+    return cls
+
+
+def _with_adapter(
+    cls: type[PreTrainedModel], name: Any, overlay: Overlay, location: dict[str, Any], kwargs: dict[str, Any]
+) -> Any:
+    from peft import PeftConfig, PeftModel
+
+    base_name = PeftConfig.from_pretrained(name, **location).base_model_name_or_path
+    settings = {key: value for key, value in kwargs.items() if key not in location}
+    base = lay_over(cls.from_pretrained(base_name, **settings), overlay)
+    return PeftModel.from_pretrained(base, name, **location)
+
+
+def push_to_hub(
+    model: Any,
+    repo_id: str,
+    *,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    card: ModelCard | str | None = None,
+    figures: Sequence[str | os.PathLike[str]] = (),
+    private: bool | None = None,
+    token: str | bool | None = None,
+    revision: str | None = None,
+    commit_message: str | None = None,
+    commit_description: str | None = None,
+    create_pr: bool = False,
+    max_shard_size: int | str = "50GB",
+    tags: Sequence[str] = (),
+) -> str:
+    """Uploads a patched model with its tokenizer and a model card, in one commit.
+
+    Args:
+        repo_id: made if it does not exist.
+        card: its text; by default the repository's own card if it has one, or else one made by
+            [`model_card`][hf_bam.integrations.cards.model_card].
+        figures: picture files that the card shows, uploaded under their own names in `figures/`.
+        tags: further tags for the card.
+
+    The other arguments are those of transformers' own `push_to_hub`.
+
+    Returns:
+        The address of the commit.
+    """
+    patch_of(model)
+    repo_id = huggingface_hub.create_repo(repo_id, private=private, token=token, exist_ok=True).repo_id
+    if revision is not None and not revision.startswith("refs/"):
+        huggingface_hub.create_branch(repo_id, branch=revision, token=token, exist_ok=True)
+    if card is None:
+        card = _own_card(repo_id, token) or model_card(model, repo_id=repo_id)
+    card = ModelCard(str(card))
+    card.data["tags"] = list(dict.fromkeys([*(card.data.get("tags") or []), *tags]))
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder, max_shard_size=max_shard_size)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(folder)
+        for figure in figures:
+            target = Path(folder, "figures", Path(figure).name)
+            target.parent.mkdir(exist_ok=True)
+            shutil.copy(figure, target)
+        card.save(Path(folder, "README.md"))
+        commit = huggingface_hub.upload_folder(
+            repo_id=repo_id,
+            folder_path=folder,
+            token=token,
+            revision=revision,
+            commit_message=commit_message or f"Upload {type(model).__name__}",
+            commit_description=commit_description,
+            create_pr=create_pr,
+        )
+    return str(commit.commit_url)
+
+
+def _own_card(repo_id: str, token: str | bool | None) -> ModelCard | None:
+    try:
+        return ModelCard.load(repo_id, token=token if isinstance(token, str) else None)
+    except huggingface_hub.errors.EntryNotFoundError:
+        return None

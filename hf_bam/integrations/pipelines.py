@@ -1,0 +1,82 @@
+"""Transformers pipelines that tell their doubt: `pipeline("bam-text-classification", model=..., tokenizer=...)`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    Pipeline,
+)
+from transformers.pipelines import PIPELINE_REGISTRY
+
+
+class BamPipeline(Pipeline):
+    """Runs a [`BamPredictor`][hf_bam.BamPredictor]; its arguments are those of the pipeline and of its calls.
+
+    The results are dictionaries with the fields of the predictor's results, but for the draws themselves.
+    """
+
+    _load_processor = False
+    _load_image_processor = False
+    _load_feature_extractor = False
+    _load_tokenizer = True
+
+    heads: ClassVar[tuple[str, ...]] = ("classification", "multi-label", "regression")
+
+    def _sanitize_parameters(self, **settings: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        return {}, settings, {}
+
+    def preprocess(self, inputs: Any) -> dict[str, Any]:
+        return {"item": inputs}
+
+    def _forward(self, model_inputs: dict[str, Any], **settings: Any) -> dict[str, Any]:
+        from ..prediction import BamPredictor
+
+        predictor = BamPredictor(self.model, self.tokenizer, **{"progress": False, **settings})
+        if predictor.head_name not in self.heads:
+            raise ValueError(
+                f"This pipeline is for {', '.join(self.heads)}; a {type(self.model).__name__} has "
+                f"head={predictor.head_name!r}."
+            )
+        return {"result": predictor([model_inputs["item"]])[0]}
+
+    def postprocess(self, model_outputs: dict[str, Any]) -> dict[str, Any]:
+        fields = dataclasses.asdict(model_outputs["result"])
+        fields.pop("samples")
+        return fields
+
+
+class BamTokenPipeline(BamPipeline):
+    heads = ("tokens",)
+
+
+class BamQuestionPipeline(BamPipeline):
+    """Takes `{"question": ..., "context": ...}` or pairs."""
+
+    heads = ("question-answering",)
+
+
+class BamGenerationPipeline(BamPipeline):
+    heads = ("generation",)
+
+
+TASKS: dict[str, tuple[type[BamPipeline], Any]] = {
+    "bam-text-classification": (BamPipeline, AutoModelForSequenceClassification),
+    "bam-token-classification": (BamTokenPipeline, AutoModelForTokenClassification),
+    "bam-question-answering": (BamQuestionPipeline, AutoModelForQuestionAnswering),
+    "bam-translation": (BamGenerationPipeline, AutoModelForSeq2SeqLM),
+    "bam-text-generation": (BamGenerationPipeline, AutoModelForCausalLM),
+}
+
+
+def register() -> None:
+    """Makes the pipelines known to transformers, once."""
+    for task, (pipeline, model) in TASKS.items():
+        if task not in PIPELINE_REGISTRY.supported_tasks:
+            PIPELINE_REGISTRY.register_pipeline(task, pipeline_class=pipeline, pt_model=model, type="text")

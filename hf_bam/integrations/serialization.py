@@ -1,0 +1,200 @@
+"""The small file that makes a Bayesian model of a plain one: settings and prior, in safetensors."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils._validators import validate_repo_id
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+from transformers.utils import CONFIG_NAME
+from transformers.utils.hub import cached_file
+
+from ..config import BamConfig
+from ..patching import get_config, patch
+from ..patching.state import bam_modules, base_model, patch_of
+from ..patching.steps import BUFFER, step_of
+
+FILE = "bam.safetensors"
+FORMAT = 1
+"""Raised when older versions of hf_bam could not read a new file."""
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """What the file holds.
+
+    Attributes:
+        architecture: class name of the model that it was saved from.
+        tensors: the prior networks and the step counter, by their names in the state dict.
+        source: the file, for errors.
+    """
+
+    config: BamConfig
+    architecture: str
+    tensors: dict[str, Tensor]
+    source: str | os.PathLike[str]
+
+
+def save(model: nn.Module, directory: str | os.PathLike[str]) -> Path:
+    """Writes `bam.safetensors`: the settings and the prior network alone, to be laid over a base model by `load`."""
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    return write(model, state_tensors(model), directory)
+
+
+def write(model: nn.Module, tensors: Mapping[str, Tensor], directory: Path) -> Path:
+    """Writes the file as a whole or not at all."""
+    metadata = {
+        "format": "pt",
+        "bam_format": str(FORMAT),
+        "bam_config": json.dumps(get_config(model).to_dict()),
+        "architecture": type(base_model(model)).__name__.removeprefix("FSDP"),
+    }
+    unfinished = directory / f".{FILE}.{os.getpid()}"
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, unfinished, metadata)
+    os.replace(unfinished, directory / FILE)
+    return directory / FILE
+
+
+def state_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """What `targets` names, whole on every process."""
+    # FSDP shards its parameters; to put them together is a matter of all processes.
+    return {name: t.full_tensor() if isinstance(t, DTensor) else t for name, t in targets(model).items()}
+
+
+def targets(model: nn.Module) -> dict[str, Tensor]:
+    """The tensors that patching added, under the names that they have in the model without PEFT's wrappers."""
+    found = {BUFFER: step_of(patch_of(model).root)}
+    for path, layer in bam_modules(base_model(model)):
+        for name, tensor in _trained(layer.prior).state_dict(keep_vars=True).items():
+            found[f"{path}.prior.{name}"] = tensor
+    return found
+
+
+def _trained(module: nn.Module) -> nn.Module:
+    """The copy that PEFT trains of a module named in `modules_to_save`, or the module itself."""
+    copies = getattr(module, "modules_to_save", None)
+    adapters = getattr(module, "active_adapters", None)
+    return copies[adapters[0]] if isinstance(copies, nn.ModuleDict) and adapters else module
+
+
+def read(path: str | os.PathLike[str]) -> Overlay:
+    """Reads the file, or says what is wrong with it."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path} cannot be read, it is damaged or incomplete: {error}") from error
+    version = metadata.get("bam_format", "")
+    if not version.isdigit() or "bam_config" not in metadata:
+        raise ValueError(f"{path} was not written by hf_bam: its header lacks bam_format or bam_config.")
+    if int(version) > FORMAT:
+        raise ValueError(f"{path} has format {version}, this hf_bam reads up to {FORMAT}: install a newer hf_bam.")
+    try:
+        config = BamConfig.from_dict(json.loads(metadata["bam_config"]))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} has settings that this hf_bam does not know: {error}") from error
+    return Overlay(config, metadata.get("architecture", ""), tensors, path)
+
+
+def load(model: Model, name_or_path: str | os.PathLike[str], **hub: Any) -> Model:
+    """Lays what `save` wrote over a base model, in place: patches it with the saved settings and loads the prior.
+
+    Args:
+        model: a transformers model, or a PEFT model around one, of the shape that was saved.
+        name_or_path: a folder or a repository of the Hub.
+        hub: `revision`, `token`, `cache_dir`, ... as for `from_pretrained`.
+    """
+    return lay_over(model, read(find(name_or_path, **hub)))
+
+
+def lay_over(model: Model, overlay: Overlay) -> Model:
+    patch(model, overlay.config)
+    copy_tensors(model, overlay)
+    return model
+
+
+def copy_tensors(model: nn.Module, overlay: Overlay) -> None:
+    """Copies saved tensors into a patched model; all of them have to fit.
+
+    Floating-point numbers are cast to the model's precision. Those of a model with a head fit its body, and the other
+    way round.
+    """
+    own = targets(model)
+    tensors = _with_prefix_of(own, overlay.tensors, f"{base_model(model).base_model_prefix}.")
+    wrong = sorted({*own} ^ {*tensors} | {name for name in {*own} & {*tensors} if not _fits(tensors[name], own[name])})
+    if wrong:
+        raise ValueError(
+            f"{overlay.source} does not fit this {type(base_model(model)).__name__}: {len(wrong)} tensors are "
+            f"missing, left over or of another shape or type, {wrong[0]} the first of them. It was saved from a model "
+            "of another shape or with other settings."
+        )
+    with torch.no_grad():
+        for name, target in own.items():
+            distribute(tensors[name], target)
+
+
+def _with_prefix_of(own: Mapping[str, Tensor], tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors under the names of a model or of its body, whichever these are."""
+    if own.keys() == tensors.keys():
+        return tensors
+    shorter = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    longer = {name if name == BUFFER else prefix + name: tensor for name, tensor in tensors.items()}
+    return next((renamed for renamed in (shorter, longer) if renamed.keys() == own.keys()), tensors)
+
+
+def _fits(value: Tensor, target: Tensor) -> bool:
+    alike = value.dtype == target.dtype or (value.is_floating_point() and target.is_floating_point())
+    return alike and value.shape == target.shape
+
+
+def distribute(value: Tensor, target: Tensor) -> None:
+    """Copies a whole tensor into one that may be sharded."""
+    if isinstance(target, DTensor):
+        value = distribute_tensor(value.to(target.device), target.device_mesh, target.placements)
+    target.copy_(value)
+
+
+def find(name_or_path: str | os.PathLike[str], **hub: Any) -> str:
+    """The file in a folder or a repository of the Hub."""
+    is_folder = os.path.isdir(name_or_path)
+    if not is_folder and not _may_be_on_hub(os.fspath(name_or_path)):
+        raise FileNotFoundError(f"There is no folder {name_or_path}, and no model on the Hub can have that name.")
+    path = look_for(name_or_path, **hub)
+    if path is None and not is_folder and look_for(name_or_path, CONFIG_NAME, **hub) is None:
+        raise FileNotFoundError(
+            f"{name_or_path} is not a folder, and the Hub cannot be reached or has no such model. A model that was "
+            "loaded before is in its cache."
+        )
+    if path is None:
+        raise FileNotFoundError(
+            f"{name_or_path} has no {FILE}, so it is not a Bayesian model. Load it with transformers and call "
+            "hf_bam.patch(model) to make it one."
+        )
+    return path
+
+
+def _may_be_on_hub(name: str) -> bool:
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return True
+
+
+def look_for(name_or_path: str | os.PathLike[str], file: str = FILE, **hub: Any) -> str | None:
+    """The path of a file in a folder or a repository of the Hub; None where it is not there."""
+    return cached_file(name_or_path, file, _raise_exceptions_for_missing_entries=False, **hub)

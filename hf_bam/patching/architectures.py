@@ -1,0 +1,51 @@
+"""Everything that is specific to an architecture of transformers, in tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+
+def albert_layers(config: Any, path: str) -> tuple[int, ...]:
+    """The layers in which the module at `path` runs, in the order in which they run: ALBERT shares one."""
+    found = re.search(r"albert_layer_groups\.(\d+)\.", path)
+    if found is None:
+        raise ValueError(f"{path!r} is not a module of an ALBERT layer group.")
+    layers_per_group = config.num_hidden_layers / config.num_hidden_groups
+    return tuple(i for i in range(config.num_hidden_layers) if int(i / layers_per_group) == int(found[1]))
+
+
+SHARED_LAYERS: dict[str, Callable[[Any, str], tuple[int, ...]]] = {"albert": albert_layers}
+"""Models that run one attention module in several layers, by `model_type`."""
+SHARES_PREFIX = {"albert", "bert", "distilbert", "electra", "roberta", "vit", "xlm-roberta"}
+"""Model types whose forward needs nothing of its inputs after the layers, so that these can repeat the batch."""
+NO_TOKENS = {"blt": "patches of bytes and not over tokens"}
+"""Models whose queries do not correspond to the tokens that an attention mask is about, by `model_type`."""
+
+CROSS = re.compile(r"cross|encoder_attn|EncDec", re.IGNORECASE)
+"""Names of cross-attention within a layer."""
+HEAD_DIM = ("qk_head_dim", "head_dim", "attention_head_size", "key_value_proj_dim", "head_size")
+"""Names that attention modules have for the size of a head."""
+
+DROPOUT_ATTRIBUTES = ("dropout", "attention_dropout", "activation_dropout", "attn_dropout")
+"""Names that modules have for rates that they pass to the dropout function."""
+DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
+CLASSIFIER_DROPOUT = ("classifier_dropout_prob", "classifier_dropout", "seq_classif_dropout")
+"""Names that configs have for the rates of the layers and of the classifier."""
+
+ADAPTED = ("query", "value", "q_proj", "v_proj", "q_lin", "v_lin", "q", "v")
+"""Projections of queries and values, in the names of different models."""
+NEW_HEADS = ("classifier", "qa_outputs", "score")
+"""New layers at the end of a pretrained model."""
+
+OUTPUTS = {
+    "ForTokenClassification": "tokens",
+    "ForQuestionAnswering": "question-answering",
+    "ForCausalLM": "generation",
+    "LMHeadModel": "generation",
+    "MTModel": "generation",
+    "ForConditionalGeneration": "generation",
+    "EncoderDecoderModel": "generation",
+}
+"""What a model predicts, by the end of its class name."""

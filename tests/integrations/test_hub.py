@@ -1,0 +1,174 @@
+"""Patched models on the Hub: the real clients against the helper."""
+
+import re
+
+import pytest
+import torch
+from huggingface_hub import HfApi, ModelCard
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModel, AutoModelForSequenceClassification, BertForSequenceClassification
+
+import hf_bam
+from hf_bam.integrations.cards import model_card
+
+from ..models import bert, marian, text, translation
+
+REPO = "somebody/tiny"
+PUSHES = {"of the model": lambda model, *args, **kw: model.push_to_hub(*args, **kw), "of hf_bam": hf_bam.push_to_hub}
+
+
+@pytest.fixture(params=PUSHES.values(), ids=PUSHES.keys())
+def push(request, hub):
+    return request.param
+
+
+def trained(build=bert, **settings):
+    """A patched model whose prior network is not what it was at the start."""
+    model = hf_bam.patch(build(), k=2.0, **settings).eval()
+    for name, parameter in model.named_parameters():
+        if ".bam." in name:
+            torch.nn.init.normal_(parameter)
+    return model
+
+
+def draw(model, batch):
+    with torch.no_grad(), hf_bam.sampling(model, seed=3):
+        return model(**batch).logits
+
+
+@torch.no_grad()
+def assert_same(model, other, batch):
+    assert type(model) is type(other)
+    assert hf_bam.get_config(model) == hf_bam.get_config(other)
+    assert model.state_dict().keys() == other.state_dict().keys()
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, other.state_dict()[name]), name
+    torch.testing.assert_close(model(**batch).logits, other(**batch).logits, rtol=0, atol=0)
+    torch.testing.assert_close(draw(model, batch), draw(other, batch), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("build", "batch"), [(bert, text), (marian, translation)], ids=["bert", "marian"])
+def test_a_pushed_model_comes_back_by_its_name(push, build, batch):
+    model, batch = trained(build), batch()
+    push(model, "tiny")
+    loaded = hf_bam.from_pretrained(REPO)
+    assert_same(loaded, model, batch)
+    assert not torch.allclose(draw(loaded, batch), loaded(**batch).logits)
+
+
+def test_files_and_header_are_those_of_a_bam_model(push):
+    push(trained(), "tiny", private=True, commit_message="First", tags=["reviews"])
+    info = HfApi().model_info(REPO)
+    assert {file.rfilename for file in info.siblings} == {
+        ".gitattributes",
+        "README.md",
+        "bam.safetensors",
+        "config.json",
+        "model.safetensors",
+    }
+    assert info.private
+    assert (info.library_name, info.pipeline_tag) == ("hf_bam", "text-classification")
+    assert {"hf_bam", "bayesian-attention", "uncertainty", "transformers", "reviews"} == {*info.tags}
+
+
+def test_revisions_are_kept_apart(push):
+    first, second, third = trained(), trained(family="lognormal"), trained()
+    push(first, "tiny")
+    api = HfApi()
+    commit = api.model_info(REPO).sha
+    api.create_tag(REPO, tag="v1")
+    push(second, "tiny", revision="lognormal")
+    push(third, "tiny")
+    for revision, model in {commit: first, "v1": first, "lognormal": second, None: third}.items():
+        assert_same(hf_bam.from_pretrained(REPO, revision=revision), model, text())
+
+
+def test_a_pull_request_leaves_main_alone(hub):
+    model = trained()
+    hf_bam.push_to_hub(model, "tiny", create_pr=True)
+    assert list(hub.repos[REPO].files()) == [".gitattributes"]
+    assert_same(hf_bam.from_pretrained(REPO, revision="refs/pr/1"), model, text())
+
+
+def test_shards_come_back(hub):
+    model = trained()
+    hf_bam.push_to_hub(model, "tiny", max_shard_size="50KB")
+    assert sum(name.startswith("model-0000") for name in hub.repos[REPO].files()) > 1
+    assert_same(hf_bam.from_pretrained(REPO), model, text())
+
+
+def test_plain_transformers_loads_the_deterministic_model_and_the_log_says_so(hub, log):
+    model = trained()
+    hf_bam.push_to_hub(model, "tiny")
+    log.clear()
+    plain = AutoModelForSequenceClassification.from_pretrained(REPO)
+    (message,) = log.messages
+    assert f"hf_bam.from_pretrained({REPO!r})" in message
+    AutoModel.from_pretrained(REPO)  # here the classifier is left over
+    assert "classifier.weight" in log.text
+    assert type(plain) is BertForSequenceClassification
+    assert not hf_bam.is_patched(plain)
+    batch = text()
+    expected = hf_bam.unpatch(model)(**batch).logits
+    torch.testing.assert_close(plain(**batch).logits, expected, rtol=0, atol=0)
+
+
+def test_the_snippets_of_the_card_run(hub, tokenizer, capsys):
+    model = hf_bam.patch(bert(vocab_size=tokenizer.vocab_size))
+    hf_bam.push_to_hub(model, "tiny", tokenizer=tokenizer)
+    for code in re.findall(r"^```python\n(.*?)^```", ModelCard.load(REPO).text, re.DOTALL | re.MULTILINE):
+        exec(compile(code, "card", "exec"), {})
+    assert "Classification(" in capsys.readouterr().out
+
+
+def test_a_card_of_ones_own_goes_along_with_its_figures(hub, tmp_path):
+    model, figure = trained(), tmp_path / "risk.png"
+    figure.write_bytes(b"\x89PNG")
+    card = model_card(model, repo_id=REPO, metrics={"accuracy": 0.9}, dataset="stanfordnlp/sst2", figures=[figure])
+    hf_bam.push_to_hub(model, REPO, card=card, figures=[figure])
+    assert hub.repos[REPO].files()["figures/risk.png"].content == b"\x89PNG"
+    pushed = ModelCard.load(REPO)
+    assert "![risk](figures/risk.png)" in pushed.text
+    assert [(r.metric_type, r.metric_value) for r in pushed.data.eval_results] == [("accuracy", 0.9)]
+
+
+def test_the_repository_keeps_the_card_that_it_has(hub):
+    hf_bam.push_to_hub(trained(), "tiny")
+    words = b"---\nlicense: mit\n---\nWords of ours.\n"
+    HfApi().upload_file(path_or_fileobj=words, path_in_repo="README.md", repo_id=REPO)
+    hf_bam.push_to_hub(trained(), "tiny")
+    card = ModelCard.load(REPO)
+    assert card.data.license == "mit"
+    assert "Words of ours." in card.text
+
+
+def test_an_adapter_comes_back_with_its_prior(hub):
+    bert().push_to_hub("base")
+    base = AutoModelForSequenceClassification.from_pretrained("somebody/base")
+    lora = LoraConfig(target_modules=["query"], init_lora_weights=False)
+    model, batch = trained(lambda: get_peft_model(base, lora)), text()
+    hf_bam.push_to_hub(model, "tiny")
+    card = ModelCard.load(REPO)
+    assert (card.data.base_model, card.data.base_model_relation) == ("somebody/base", "adapter")
+    assert_same(hf_bam.from_pretrained(REPO), model, batch)
+    plain = AutoModelForSequenceClassification.from_pretrained(REPO)
+    torch.testing.assert_close(plain(**batch).logits, model(**batch).logits)
+
+
+def test_what_is_missing_is_said_in_words(hub):
+    with pytest.raises(OSError, match="somebody/else is not a local folder and is not a valid model identifier"):
+        hf_bam.from_pretrained("somebody/else")
+    hf_bam.push_to_hub(trained(), "tiny", private=True)
+    with pytest.raises(OSError, match="If this is a private repository, make sure to pass a token"):
+        hf_bam.from_pretrained(REPO, token="hf_of_others")
+    with pytest.raises(OSError, match="v9 is not a valid git identifier"):
+        hf_bam.from_pretrained(REPO, revision="v9")
+    bert().push_to_hub("plain")
+    with pytest.raises(FileNotFoundError, match=r"somebody/plain has no bam.safetensors.*hf_bam.patch\(model\)"):
+        hf_bam.from_pretrained("somebody/plain")
+
+
+def test_a_model_that_is_not_patched_is_refused_before_anything_is_made(hub):
+    with pytest.raises(ValueError, match="not patched"):
+        hf_bam.push_to_hub(bert(), "tiny")
+    assert hub.requests == []

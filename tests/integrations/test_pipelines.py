@@ -1,0 +1,96 @@
+"""Pipelines of transformers with a patched model, and those of our own."""
+
+import pytest
+from transformers import BertForMaskedLM, BertForQuestionAnswering, BertForTokenClassification, pipeline
+from transformers.pipelines import PIPELINE_REGISTRY
+
+import hf_bam
+from hf_bam.prediction import BamPredictor
+
+from ..models import PAD, bert, marian
+from ..prediction.test_questions import CONTEXT, QUESTION
+
+TEXTS = ["a film of rare beauty", "well, it exists"]
+ALIKE = {"initializer_range": 0.3, "max_position_embeddings": 128}
+
+
+def test_an_ordinary_pipeline_is_unchanged(tokenizer):
+    model = bert(vocab_size=len(tokenizer), **ALIKE).eval()
+    before = pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")(TEXTS)
+    hf_bam.patch(model)
+    after = pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")(TEXTS)
+    assert [result["label"] for result in after] == [result["label"] for result in before]
+    assert [r["score"] for r in after] == pytest.approx([r["score"] for r in before], abs=1e-6)
+
+
+ORDINARY = {
+    "fill-mask": (BertForMaskedLM, ("a film of [MASK] beauty",), {}),
+    "token-classification": (BertForTokenClassification, (TEXTS[0],), {}),
+    "question-answering": (BertForQuestionAnswering, (), {"question": QUESTION, "context": CONTEXT}),
+}
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation")  # transformers 5.0 with a new numpy
+@pytest.mark.parametrize("task", ORDINARY)
+def test_other_ordinary_pipelines_are_unchanged(task, tokenizer):
+    if task not in PIPELINE_REGISTRY.get_supported_tasks():
+        pytest.skip(f"this transformers has no {task} pipeline")
+    cls, texts, inputs = ORDINARY[task]
+    model = cls(bert(vocab_size=len(tokenizer), num_labels=2, **ALIKE).config).eval()
+    before = pipeline(task, model=model, tokenizer=tokenizer, device="cpu")(*texts, **inputs)
+    after = pipeline(task, model=hf_bam.patch(model), tokenizer=tokenizer, device="cpu")(*texts, **inputs)
+    before, after = (result if isinstance(result, list) else [result] for result in (before, after))
+    assert [r["score"] for r in after] == pytest.approx([r["score"] for r in before], abs=1e-6)
+    assert [r | {"score": 0} for r in after] == [r | {"score": 0} for r in before]
+
+
+def test_an_ordinary_translation_pipeline_is_unchanged(single_tokenizer):
+    if "translation" not in PIPELINE_REGISTRY.get_supported_tasks():
+        pytest.skip("this transformers has no translation pipeline")
+    model = marian(vocab_size=len(single_tokenizer), init_std=0.5).eval()
+    options = {"model": model, "tokenizer": single_tokenizer, "device": "cpu"}
+    before = pipeline("translation", **options)(TEXTS, max_new_tokens=5)
+    hf_bam.patch(model)
+    assert pipeline("translation", **options)(TEXTS, max_new_tokens=5) == before
+
+
+def test_classification_tells_its_doubt(tokenizer):
+    model = hf_bam.patch(bert(vocab_size=len(tokenizer), **ALIKE), k=1.0)
+    classify = pipeline("bam-text-classification", model=model, tokenizer=tokenizer, device="cpu", samples=8)
+    results = classify(TEXTS)
+    expected = BamPredictor(model, tokenizer, samples=8)(TEXTS[:1])[0]
+    assert results[0]["label"] == expected.label
+    assert results[0]["probability"] == pytest.approx(expected.probability)
+    assert {"std", "p_value", "significant", "entropy", "aleatoric", "epistemic", "draws"} <= set(results[0])
+    assert classify("one text", samples=3)["draws"] == 3
+
+
+def test_tokens_and_questions(tokenizer):
+    config = bert(vocab_size=len(tokenizer), num_labels=2, **ALIKE).config
+    tagger = hf_bam.patch(BertForTokenClassification(config))
+    tokens = pipeline("bam-token-classification", model=tagger, tokenizer=tokenizer, device="cpu", samples=3)(TEXTS[0])
+    assert [token["text"] for token in tokens["tokens"]] == TEXTS[0].split()
+    reader = hf_bam.patch(BertForQuestionAnswering(config))
+    answer = pipeline("bam-question-answering", model=reader, tokenizer=tokenizer, device="cpu", samples=3)
+    for item in ({"question": QUESTION, "context": CONTEXT}, (QUESTION, CONTEXT)):
+        result = answer(item)
+        assert CONTEXT[result["start"] : result["end"]] == result["answer"]
+        assert result["n_best"][0]["answer"] == result["answer"]
+
+
+def test_translation(single_tokenizer):
+    model = hf_bam.patch(marian(vocab_size=len(single_tokenizer), init_std=0.5), k=1.0)
+    options = {"generation": {"max_new_tokens": 5, "pad_token_id": PAD}, "samples": 4, "hypotheses": 2}
+    result = pipeline("bam-translation", model=model, tokenizer=single_tokenizer, device="cpu", **options)(TEXTS[0])
+    assert len(result["hypotheses"]) == 2
+    assert result["epistemic"] > 0
+    assert [token["text"] for token in result["tokens"]]
+
+
+def test_the_wrong_model_is_told(tokenizer):
+    model = hf_bam.patch(bert(vocab_size=len(tokenizer), **ALIKE))
+    with pytest.raises(ValueError, match="This pipeline is for tokens; a BertForSequenceClassification has"):
+        pipeline("bam-token-classification", model=model, tokenizer=tokenizer, device="cpu")("text")
+    plain = bert(vocab_size=len(tokenizer), **ALIKE)
+    with pytest.raises(ValueError, match="not patched"):
+        pipeline("bam-text-classification", model=plain, tokenizer=tokenizer, device="cpu")("text")

@@ -1,0 +1,259 @@
+"""A folder holds one run: another one's results, checkpoints and rows are never taken for its own."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from hf_bam.cli import main
+from hf_bam.training import Loop, run, run_all
+from hf_bam.training.arguments import parse
+from hf_bam.training.lock import locked
+from hf_bam.training.settings import read_yaml, write_yaml
+
+ROOT = Path(__file__).parents[2]
+SHORT = ["--recipe", "fast", "--max_steps", "4", "--save_every", "1", "--batch_size", "8", "--samples", "0"]
+HOLDER = "import fcntl, time; f = open('.lock', 'a'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
+
+
+@pytest.fixture
+def start(custom, tmp_path):
+    """Starts a run in one and the same folder; the code with which the command ends."""
+
+    def start(*options):
+        return main(["custom", *custom, *SHORT, "--attention", "plain", "--output", str(tmp_path / "run"), *options])
+
+    start.folder = tmp_path / "run"
+    return start
+
+
+@pytest.fixture
+def kill(start, monkeypatch):
+    """Starts a run that ends before its third step."""
+    advance = Loop.advance
+
+    def stop(self, batches):
+        if self.state.step == 2:
+            raise KeyboardInterrupt
+        advance(self, batches)
+
+    def kill(*options):
+        with monkeypatch.context() as patched:
+            patched.setattr(Loop, "advance", stop)
+            assert start(*options) == 130
+
+    return kill
+
+
+def results(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def weights(folder):
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def test_another_seed_does_not_get_the_first_ones_results(start, kill, tmp_path, capsys):
+    assert start("--seed", "0") == 0
+    first = weights(start.folder)
+    for again in ([], ["--resume"]):
+        assert start("--seed", "1", *again) == 2
+        assert "was made with seed=0, and this run has 1" in capsys.readouterr().err
+    assert (results(start.folder)["settings"]["seed"], read_yaml(start.folder / "config.yaml")["seed"]) == (0, 0)
+    kill("--seed", "1", "--overwrite_output_dir")
+    assert not any((start.folder / name).exists() for name in ("results.json", "model", "predictions"))
+    assert start("--seed", "0", "--resume") == 2
+    assert start("--seed", "1", "--resume") == 0
+    assert results(start.folder)["settings"]["seed"] == 1
+    assert start("--seed", "1", "--output", str(tmp_path / "other")) == 0
+    one, other = weights(start.folder), weights(tmp_path / "other")
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+    assert not torch.equal(one["classifier.weight"], first["classifier.weight"])
+
+
+def test_a_run_that_is_there_is_neither_removed_nor_done_again_unasked(start, kill, capsys):
+    kill()
+    before = sorted(start.folder.glob("checkpoints/*/*"))
+    assert start() == 2
+    err = capsys.readouterr().err
+    assert "holds a run that was not finished" in err
+    assert "--resume" in err
+    assert "--overwrite_output_dir" in err
+    assert sorted(start.folder.glob("checkpoints/*/*")) == before != []
+    assert start("--lr", "0.1", "--resume") == 2
+    assert start("--resume", "--overwrite_output_dir") == 2
+    assert "exclude each other" in capsys.readouterr().err
+    assert start("--resume", "--log_every", "1") == 0  # weights do not depend on it
+    assert start("--resume") == 0
+    assert start("--resume", "--samples", "2") == 2
+    assert start("--log_every", "1") == 2
+    err = capsys.readouterr().err
+    assert "holds a run that is done" in err
+    assert "--resume" in err
+    assert "--overwrite_output_dir" in err
+    assert start("--log_every", "1", "--overwrite_output_dir") == 0
+
+
+def test_a_run_that_failed_before_it_began_leaves_the_old_one(start, capsys):
+    assert start() == 0
+    assert start("--model", "./nowhere", "--overwrite_output_dir") == 2
+    assert start("--text_column", "nothing", "--overwrite_output_dir") == 2
+    capsys.readouterr()
+    assert start("--resume") == 0
+    assert "is done already" in capsys.readouterr().out
+
+
+def test_a_wrong_command_does_not_take_the_folder(start):
+    assert start("--model", "./nowhere") == 2
+    assert not start.folder.exists()
+    assert start() == 0
+
+
+def test_rows_may_move_but_not_change(start, kill, data_folder, tmp_path, capsys):
+    moved = shutil.copytree(data_folder, tmp_path / "moved")
+    changed = shutil.copytree(data_folder, tmp_path / "changed")
+    text = (changed / "validation.csv").read_text()
+    (changed / "validation.csv").write_text(text.replace("bad film", "bad plot", 1))
+
+    def refused():
+        assert start("--resume", "--data_dir", str(changed)) == 2
+        assert "was made with data.validation='" in capsys.readouterr().err
+
+    kill()
+    refused()
+    kill("--resume", "--data_dir", str(moved))
+    assert start("--resume", "--data_dir", str(moved)) == 0
+    refused()
+    assert start("--resume") == 0
+
+
+def test_results_of_earlier_versions(start, capsys):
+    """They leave the settings to config.yaml, unless that is of a later run."""
+    assert start() == 0
+    old = {name: value for name, value in results(start.folder).items() if name not in ("settings", "data")}
+    (start.folder / "results.json").write_text(json.dumps(old))
+    config = start.folder / "config.yaml"
+    config.write_text(config.read_text() + "epochs: 7.0\n")  # of no account beside max_steps
+    os.utime(config, (0, 0))
+    assert start("--resume") == 0
+    assert start("--resume", "--seed", "1") == 2
+    os.utime(config)
+    os.utime(start.folder / "results.json", (0, 0))
+    capsys.readouterr()
+    assert start("--resume") == 2
+    assert "does not say with what settings it was made" in capsys.readouterr().err
+
+
+def test_checkpoints_of_earlier_versions(start, kill):
+    kill()
+    (newest,) = start.folder.glob("checkpoints/step-00000002")
+    values = json.loads((newest / "state.json").read_text())
+    del values["idle"], values["about"]["data"], values["about"]["frozen"]
+    values["about"]["epochs"] = 7.0
+    rewrite(newest / "state.json", json.dumps(values).encode())
+    assert start("--resume") == 0
+
+
+def rewrite(path, content):
+    """Changes a file of a checkpoint, and the manifest with it."""
+    from hashlib import sha256
+
+    path.write_bytes(content)
+    manifest = path.with_name("manifest.json")
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), path.name: sha256(content).hexdigest()}))
+
+
+def test_what_is_overwritten_is_not_what_the_run_reads(start, capsys):
+    assert start() == 0
+    assert start("--model", str(start.folder / "model"), "--overwrite_output_dir") == 2
+    assert "model=" in capsys.readouterr().err
+    assert (start.folder / "model" / "config.json").exists()
+
+
+def test_files_of_others_stay(start):
+    start.folder.mkdir()
+    (start.folder / "notes.txt").write_text("mine")
+    assert start() == 0
+    assert start("--overwrite_output_dir") == 0
+    assert (start.folder / "notes.txt").read_text() == "mine"
+
+
+def test_a_config_that_was_cut(start, kill, monkeypatch):
+    """It is written as a whole or not at all."""
+    kill()
+    before = (start.folder / "config.yaml").read_text()
+    job = parse("squad", []).jobs[0]
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.replace", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            write_yaml(start.folder / "config.yaml", job)
+    assert (start.folder / "config.yaml").read_text() == before
+
+
+def test_two_runs_at_a_time(start, capsys):
+    """The lock ends with the process that has it, also when that is killed."""
+    start.folder.mkdir()
+    process = subprocess.Popen([sys.executable, "-c", HOLDER], cwd=start.folder, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    assert start() == 2
+    assert "is in use by another run" in capsys.readouterr().err
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert start() == 0
+    with locked(start.folder):
+        assert start("--resume") == 2
+    assert start("--resume") == 0
+
+
+def test_processes_that_prepare_batches_do_not_keep_the_lock(tmp_path):
+    """The lock is free when the run has ended, though a child of it goes on."""
+    program = (
+        "import os, sys, time; from pathlib import Path; from hf_bam.training.lock import locked\n"
+        "with locked(Path(sys.argv[1])):\n"
+        "    child = os.fork()\n"
+        "    time.sleep(60) if child == 0 else None\n"
+        "    print(child, flush=True)\n"
+        "    os._exit(0)\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", program, str(tmp_path)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    child = int(process.stdout.readline())
+    process.wait()
+    try:
+        with locked(tmp_path):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+        process.stdout.close()
+
+
+def test_without_locks_runs_go_on(start, monkeypatch):
+    monkeypatch.setattr("hf_bam.training.lock.fcntl", None)
+    assert start() == 0
+
+
+def test_several_seeds(custom, tmp_path):
+    jobs = parse("custom", [*custom, *SHORT, "--attention", "plain", "--seeds", "0", "1"]).jobs
+    run_all(jobs, tmp_path, say=lambda text: None)
+    summary = (tmp_path / "summary.json").read_text()
+    with pytest.raises(ValueError, match="holds a run that is done"):
+        run_all(jobs, tmp_path, say=lambda text: None)
+    assert len(run_all(jobs, tmp_path, resume=True, say=lambda text: None)) == 2
+    assert (tmp_path / "summary.json").read_text() == summary
+    with pytest.raises(ValueError, match=r"seed-0 would hold two runs; name every task and every seed once"):
+        run_all([jobs[0], jobs[0]], tmp_path, overwrite_output_dir=True)
+
+
+def test_in_python(custom, tmp_path):
+    (job,) = parse("custom", [*custom, *SHORT, "--attention", "plain"]).jobs
+    first = run(job, tmp_path, say=lambda text: None)
+    assert run(job, tmp_path, overwrite_output_dir=True, say=lambda text: None).scores == first.scores
+    assert run(job, tmp_path, resume=True, say=lambda text: None).about["data"] == first.about["data"]

@@ -1,0 +1,164 @@
+"""A checkpoint that does not fit the run is an error that names the tensor and the file, and changes nothing."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save
+
+from hf_bam.training import Judge, Recipe, train
+
+from .cases import CALM, classifier, collate, examples, same, weights
+from .test_folder import rewrite
+from .test_resume import Stopped, stopping_at
+
+RECIPE = Recipe(lr=5e-3, batch_size=8, max_steps=6, save_every=2, log_every=1)
+
+
+def go(folder, model=None, collator=collate, recipe=RECIPE, rows=None, **options):
+    model = model or classifier(plain=True, **CALM)
+    return train(model, rows or examples(), collator, recipe, folder, **options)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stopped")
+    with pytest.raises(Stopped):
+        go(folder, collator=stopping_at(5))
+    return folder
+
+
+@pytest.fixture
+def folder(stopped, tmp_path):
+    return shutil.copytree(stopped, tmp_path / "run")
+
+
+def change(folder, file, action):
+    """Changes the tensors of a file; the checkpoint counts as whole nevertheless."""
+    path = folder / "checkpoints" / "step-00000004" / f"{file}.safetensors"
+    tensors = load_file(path)
+    action(tensors)
+    rewrite(path, save(tensors))
+
+
+def cut(name):
+    return lambda tensors: tensors.update({name: tensors[name][:1].clone()})
+
+
+def cast(name, dtype):
+    return lambda tensors: tensors.update({name: tensors[name].to(dtype)})
+
+
+def drop(*names):
+    return lambda tensors: [tensors.pop(name) for name in names]
+
+
+def put(**more):
+    return lambda tensors: tensors.update(more)
+
+
+CLASSIFIER = "classifier.weight"
+
+
+@pytest.mark.parametrize(
+    ("file", "action", "words"),
+    [
+        ("model", cut(CLASSIFIER), r"classifier\.weight is torch.float32 of shape \(1, 16\), and .* shape \(2, 16\)"),
+        ("model", cast(CLASSIFIER, torch.float64), "classifier.weight is torch.float64 .*has torch.float32"),
+        ("model", cast("bert.embeddings.LayerNorm.bias", torch.int64), "LayerNorm.bias is torch.int64"),
+        ("model", drop(CLASSIFIER), "it has no classifier.weight"),
+        ("model", put(more=torch.ones(1)), "it has more than this run: more"),
+        ("optimizer", cut("0.exp_avg"), r"0.exp_avg is torch.float32 of shape \(1,"),
+        ("optimizer", cut("3.exp_avg_sq"), r"3.exp_avg_sq is torch.float32 of shape \(1,"),
+        ("optimizer", cast("0.exp_avg", torch.float16), "0.exp_avg is torch.float16"),
+        ("optimizer", put(**{"1.step": torch.ones(2)}), r"1.step is torch.float32 of shape \(2,\)"),
+        ("optimizer", cast("1.step", torch.int64), "1.step is torch.int64"),
+        ("optimizer", drop("2.exp_avg"), "it has no 2.exp_avg"),
+        ("optimizer", drop("2.step", "2.exp_avg", "2.exp_avg_sq"), "it has no 2.exp_avg"),
+        ("optimizer", put(**{"99.step": torch.tensor(1.0)}), "more than this run: 99.step"),
+        ("optimizer", put(what=torch.tensor(1.0)), "more than this run: what"),
+        ("optimizer", dict.clear, "it has no 0.exp_avg"),
+    ],
+)
+def test_tensors_that_do_not_fit(folder, file, action, words):
+    change(folder, file, action)
+    model = classifier(plain=True, **CALM)
+    before = weights(model)
+    with pytest.raises(ValueError, match=rf"step-00000004/{file}\.safetensors does not fit: .*{words}"):
+        go(folder, model, resume=True)
+    assert same(weights(model), before)
+    assert (folder / "checkpoints" / "step-00000004").exists()
+
+
+def test_the_best_weights_have_to_fit_as_well(folder):
+    """They are read at the end of training, and looked at before it goes on."""
+    judge = Judge(lambda model: {"score": -1.0}, "score")
+    recipe, run = RECIPE.replace(eval_every=2), folder.with_name("judged")
+    with pytest.raises(Stopped):
+        go(run, collator=stopping_at(5), judge=judge, recipe=recipe)
+    best = run / "checkpoints" / "step-00000002"
+    for name, words in {CLASSIFIER: "classifier.weight is", "classifier.bias": "classifier.bias is"}.items():
+        path = best / "model.safetensors"
+        content = path.read_bytes()
+        rewrite(path, save({**load_file(path), name: torch.ones(1)}))
+        with pytest.raises(ValueError, match=rf"step-00000002/model\.safetensors does not fit: {words}"):
+            go(run, collator=stopping_at(0), judge=judge, recipe=recipe, resume=True)
+        rewrite(path, content)
+    shutil.rmtree(best)
+    with pytest.raises(ValueError, match="step-00000002, the best checkpoint, is damaged or missing"):
+        go(run, collator=stopping_at(0), judge=judge, recipe=recipe, resume=True)
+
+
+def test_parameters_that_were_never_trained_need_no_state(tmp_path):
+    """A layer that the loss does not reach."""
+    make = lambda: classifier(plain=True, **CALM)  # noqa: E731
+    one, other = make(), make()
+    for model in (one, other):
+        model.spare = torch.nn.Linear(2, 2)
+    with pytest.raises(Stopped):
+        go(tmp_path, one, collator=stopping_at(5))
+    assert go(tmp_path, other, resume=True).step == 6
+
+
+def test_values_that_are_missing_or_of_another_step(folder):
+    path = folder / "checkpoints" / "step-00000004" / "state.json"
+    values = json.loads(path.read_text())
+    rewrite(path, json.dumps({**values, "step": 2}).encode())
+    with pytest.raises(ValueError, match="step-00000004 holds step 2, not the one of its name"):
+        go(folder, resume=True)
+    del values["waited"]
+    rewrite(path, json.dumps(values).encode())
+    with pytest.raises(ValueError, match=r"state.json has no 'waited'"):
+        go(folder, resume=True)
+
+
+def test_a_file_that_is_none_of_tensors(folder):
+    rewrite(folder / "checkpoints" / "step-00000004" / "model.safetensors", b"nothing")
+    with pytest.raises(ValueError, match=r"step-00000004/model\.safetensors cannot be read"):
+        go(folder, resume=True)
+
+
+def test_other_rows(folder):
+    rows = examples()
+    changed = rows.map(lambda row, i: {"labels": 1 - row["labels"] if i == 3 else row["labels"]}, with_indices=True)
+    with pytest.raises(ValueError, match="was made with data='"):
+        go(folder, rows=changed, resume=True)
+    moved = rows.select(range(len(rows))).flatten_indices()
+    assert go(folder, rows=moved, resume=True).step == 6
+
+
+def test_other_weights_that_are_not_trained(tmp_path):
+    """Checkpoints leave them to the model, so that has to be the same."""
+
+    def make(change=0.0):
+        model = classifier(plain=True, **CALM)
+        model.get_input_embeddings().requires_grad_(False)
+        model.get_input_embeddings().weight[5] += change
+        return model
+
+    with pytest.raises(Stopped):
+        go(tmp_path, make(), collator=stopping_at(5))
+    with pytest.raises(ValueError, match="was made with frozen='"):
+        go(tmp_path, make(0.1), resume=True)
+    assert go(tmp_path, make(), resume=True).step == 6
