@@ -22,11 +22,11 @@ from hf_bam.prediction import Bam, Dropout, Plain
 from hf_bam.prediction.samplers import dropouts
 from hf_bam.tasks import get_task
 from hf_bam.training.batching import feature_lengths, sorted_batches
-from hf_bam.training.doubt import USUAL_DROPOUT, make_predictor
-from hf_bam.training.evaluation import some_rows
+from hf_bam.training.evaluation import subsample
 from hf_bam.training.results import write_json
 from hf_bam.training.run import Run
 from hf_bam.training.settings import resolve
+from hf_bam.training.uncertainty import USUAL_DROPOUT, make_predictor
 
 RATES = (0.05, 0.1, 0.2)
 SHAPES = (5.0, 2.0, 1.0, 0.5)
@@ -72,7 +72,7 @@ def apart(data, own, strange, data_dir):
     """The data with rows of another domain in the set `strange`, out of the evaluation set if they are in it."""
     if strange is None:
         others = [name for name in data.evaluation if name not in ("holdout", "validation", "test", own)]
-        rows = [some_rows(data.evaluation[name], 200) for name in others]
+        rows = [subsample(data.evaluation[name], 200) for name in others]
         texts = [text for part in rows for text in part["sentence1"]]
     elif strange[1].endswith(".tsv"):
         lines = Path(data_dir, strange[1]).read_text(encoding="utf-8").splitlines()
@@ -92,7 +92,7 @@ def tuned(job, task, model, tokenizer, rows):
 
     They choose the strength of the noise, where a method has a choice, and the temperature.
     """
-    rows, few = some_rows(rows, ROWS_TO_TUNE), job.recipe.replace(samples=DRAWS_TO_TUNE)
+    rows, few = subsample(rows, ROWS_TO_TUNE), job.recipe.replace(samples=DRAWS_TO_TUNE)
     predictors, about, first = {}, {}, None
     for name, strengths in methods(model, probed=job.seed == PROBED_SEED).items():
         found = {}
@@ -120,10 +120,10 @@ def classification(job, task, predictors, held_out, first, data, own):
     A plain model's single predictions are kept, with those of the held-out rows, `first`.
     """
     recipe = job.recipe
-    rows = some_rows(data.evaluation[own], recipe.doubt_rows)
+    rows = subsample(data.evaluation[own], recipe.uncertainty_rows)
     fitted = {name: about["temperature"] for name, about in held_out.items()}
-    strange = data.test[STRANGE][: recipe.doubt_rows] or None
-    found = hf_bam.compare(predictors, task.inputs(rows), task.labels(rows), out_of_domain=strange)
+    strange = data.test[STRANGE][: recipe.uncertainty_rows] or None
+    found = hf_bam.compare(predictors, task.inputs(rows), task.labels(rows), ood=strange)
     found = with_temperatures(found, fitted)
     for row in found.table:
         samples = found.outcomes[row["method"]].samples
@@ -137,8 +137,8 @@ def classification(job, task, predictors, held_out, first, data, own):
             name: said(outcome.outcomes["plain"].samples, outcome.labels)
             for name, outcome in {"own": found, "holdout": first}.items()
         }
-        if found.out_of_domain is not None:
-            record["predictions"][STRANGE] = said(found.out_of_domain["plain"].samples)
+        if found.ood is not None:
+            record["predictions"][STRANGE] = said(found.ood["plain"].samples)
         if "disagreement" in rows.column_names:
             record["disagreement"] = list(rows["disagreement"])
     return record
@@ -151,7 +151,7 @@ def said(samples, labels=()):
 
 def objective(job, task, model, tokenizer, rows):
     """Task loss and KL of training rows by strength of the noise, without dropout: what a learned k would go by."""
-    features = task.encode(some_rows(rows, ROWS_OF_OBJECTIVE), tokenizer, job.recipe.max_length, training=True)
+    features = task.encode(subsample(rows, ROWS_OF_OBJECTIVE), tokenizer, job.recipe.max_length, training=True)
     collate, config = task.collator(tokenizer, model), hf_bam.get_config(model)
     batches = [collate([features[i] for i in batch]) for batch in sorted_batches(feature_lengths(features), BATCH)]
     batches = [batch for batch in batches for _ in range(PASSES)]

@@ -8,8 +8,8 @@ from tokens import foreseen, foresight, scaled
 from hf_bam.evaluation import metrics
 from hf_bam.tasks.squad import read
 from hf_bam.tasks.translation import Translation
-from hf_bam.training.doubt import make_predictor, measure_results
-from hf_bam.training.evaluation import some_rows
+from hf_bam.training.evaluation import subsample
+from hf_bam.training.uncertainty import make_predictor, measure_results
 
 DRAWS_TO_TUNE = 8
 CHOSEN_BY = ("crps", "aurc")
@@ -17,25 +17,25 @@ CHOSEN_BY = ("crps", "aurc")
 
 
 def others(job, task, methods, tokenizer, sets, own, strange):
-    """A row for each method; where there are references to foresee, also one with a temperature.
+    """A row for each method; where there are references to decide_early, also one with a temperature.
 
     Rows held out, or those that have chosen the checkpoint, choose the temperature and the strength of a method that
     has a choice: by the likelihood of references, where there are some.
     """
-    rows = some_rows(sets[own], job.recipe.doubt_rows)
-    known = some_rows(sets.get("holdout", next(iter(sets.values()))), job.recipe.doubt_rows)
+    rows = subsample(sets[own], job.recipe.uncertainty_rows)
+    known = subsample(sets.get("holdout", next(iter(sets.values()))), job.recipe.uncertainty_rows)
     unusual = strange_inputs(task, sets, strange, job.data_dir, len(rows))
     with_references = isinstance(task, Translation)
 
     def predict(sampler, inputs, draws=job.recipe.samples):
         return make_predictor(task, sampler, tokenizer, job.recipe.replace(samples=draws))(inputs)
 
-    def foresee(sampler, part, draws=job.recipe.samples):
+    def decide_early(sampler, part, draws=job.recipe.samples):
         return foreseen(task, sampler, tokenizer, part, job.recipe.max_length, draws, job.seed)
 
     def loss(sampler):
         if with_references:
-            return metrics.nll(*foresee(sampler, known, DRAWS_TO_TUNE))
+            return metrics.nll(*decide_early(sampler, known, DRAWS_TO_TUNE))
         measures = measure_results(task, known, predict(sampler, task.inputs(known), DRAWS_TO_TUNE))
         return next(measures[name] for name in CHOSEN_BY if name in measures)
 
@@ -53,7 +53,7 @@ def others(job, task, methods, tokenizer, sets, own, strange):
             row["ood_auroc"] = metrics.ood_auroc(*doubts)
         found.append(row)
         if with_references:
-            choosing, measured = (foresee(strengths[best], part) for part in (known, rows))
+            choosing, measured = (decide_early(strengths[best], part) for part in (known, rows))
             row |= foresight(*measured)
             found.append({"method": f"{name} + temperature", **scaled(choosing, measured)})
     return found
@@ -64,7 +64,7 @@ def strange_inputs(task, sets, strange, data_dir, number):
     if strange is None:
         return None
     if strange[1] in sets:
-        return task.inputs(some_rows(sets[strange[1]], number))
+        return task.inputs(subsample(sets[strange[1]], number))
     asked = read(Path(data_dir, strange[1]), "2.0")
     silent = asked.select([i for i, answers in enumerate(asked["answers"]) if not answers["text"]])
-    return task.inputs(some_rows(silent, number))
+    return task.inputs(subsample(silent, number))

@@ -43,7 +43,7 @@ BY_TASK = ("score", "nll", "error_auroc")
 """Measures of the differences by task, in their table and in the plot."""
 COMPARED = ("accuracy", "nll", "ece", "error_auroc", "aurc", "ood_auroc")
 TOKENS = ("token_nll", "token_ece", "token_error_auroc")
-OTHERS = ("score", "crps", "coverage_90", "doubt_error", "ece", "error_auroc", "aurc", "ood_auroc", *TOKENS)
+OTHERS = ("score", "crps", "coverage_90", "error_spearman", "ece", "error_auroc", "aurc", "ood_auroc", *TOKENS)
 """Measures where predictions are numbers or texts, each task by itself."""
 RANKED = ("score", "nll", "ece", "brier", "error_auroc", "aurc")
 BETTER_HIGH = ("score", "error_auroc")

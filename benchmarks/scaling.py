@@ -6,7 +6,7 @@ from attention import LENGTHS, WAYS, attention_pass
 from measure import interleaved
 from shapes import batch_for, build, training_step
 
-from hf_bam.prediction.folding import draw
+from hf_bam.prediction.batched import draw
 
 REPETITIONS = 5
 DRAWS = (1, 2, 4, 8, 16, 32, 64)

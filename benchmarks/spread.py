@@ -14,10 +14,10 @@ from cell import RATES, SHAPES, with_noise
 import hf_bam
 from hf_bam.evaluation.temperature import with_temperatures
 from hf_bam.prediction import Dropout, Plain, Predictor
-from hf_bam.training.doubt import USUAL_DROPOUT
-from hf_bam.training.evaluation import some_rows
+from hf_bam.training.evaluation import subsample
 from hf_bam.training.run import run
 from hf_bam.training.settings import resolve
+from hf_bam.training.uncertainty import USUAL_DROPOUT
 
 KINDS, LAYERS = ("entry", "key", "token"), ("all", 1)
 STEPS, ROWS, DRAWS = 300, 300, 16
@@ -30,7 +30,7 @@ def study():
     with tempfile.TemporaryDirectory() as folder:
         trained = run(job, folder, report=False).trained
     task, model = job.make_task(), trained.model
-    rows = some_rows(trained.data.evaluation["validation"], ROWS)
+    rows = subsample(trained.data.evaluation["validation"], ROWS)
 
     def measured(sampler, **about):
         predictor = Predictor(sampler, trained.tokenizer, DRAWS, max_length=job.recipe.max_length)

@@ -18,7 +18,7 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--train", type=int, default=4000, help="sentences to train on")
     parser.add_argument("--dev", type=int, default=200, help="sentences to choose a model by")
-    parser.add_argument("--test", type=int, default=400, help="sentences to judge it by")
+    parser.add_argument("--test", type=int, default=400, help="sentences to evaluate on")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
 

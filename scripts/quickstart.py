@@ -11,7 +11,7 @@ from hf_bam.cli import guarded
 from hf_bam.training.arguments import parse
 from hf_bam.training.showcase import show
 
-LIMITS = ["--max_steps", "100", "--eval_limit", "200", "--doubt_rows", "150", "--samples", "16"]
+LIMITS = ["--max_steps", "100", "--eval_limit", "200", "--uncertainty_rows", "150", "--samples", "16"]
 
 
 def main(argv):

@@ -35,7 +35,7 @@ def sentences(monkeypatch):
 
 
 def test_both_are_trained_and_compared(script, sentences, model_folder, tmp_path, capsys):  # noqa: F811
-    limits = ["--max_steps", "60", "--lr", "1e-2", "--samples", "3", "--eval_limit", "15", "--doubt_rows", "12"]
+    limits = ["--max_steps", "60", "--lr", "1e-2", "--samples", "3", "--eval_limit", "15", "--uncertainty_rows", "12"]
     script.main(["--model", str(model_folder), "--output", str(tmp_path), *limits, "--no_report"])
     lines = capsys.readouterr().out.splitlines()
     assert {"--- plain finetuning ---", "--- Bayesian attention ---"} <= set(lines)

@@ -15,7 +15,7 @@ from ..priors import DISTRIBUTIONS, PRIORS, Prior, PriorDistribution
 from .backends import attend, key_noise
 from .mask import AttentionMask, log_mean_attention
 from .noise import NoiseSeed, log_noise, new_seed
-from .runtime import Places, Runtime, Sampling
+from .runtime import Positions, Runtime, Sampling
 
 
 class BamLayer(nn.Module):
@@ -113,9 +113,11 @@ class BamLayer(nn.Module):
         if sampling is None:
             return NoiseSeed(new_seed())
         seed = sampling.begin() if frame is None or frame.seed is None else frame.seed
-        places = Places() if frame is None else frame.places
+        positions = Positions() if frame is None else frame.positions
         rows = sampling.row_seeds(seed, shape[0], device)
-        return NoiseSeed(self.number * 2**16 + use + 1, rows, *places.first(shape, self.decoder, self.cross, device))
+        return NoiseSeed(
+            self.number * 2**16 + use + 1, rows, *positions.first(shape, self.decoder, self.cross, device)
+        )
 
     def attend(
         self,

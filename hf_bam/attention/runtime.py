@@ -17,7 +17,7 @@ from .noise import derive, new_seed
 
 
 @dataclass(frozen=True)
-class Places:
+class Positions:
     """Positions of tokens in their texts, which padding on the left and a cache shift.
 
     Attributes:
@@ -67,7 +67,7 @@ class Frame:
         wants_weights: whether the caller asked for attention weights.
         replaying: gradient checkpointing runs a layer once more; its KL is already counted.
         sampling, seed: where the noise of a model in evaluation mode comes from, and the seed of this forward.
-        places: where the tokens of this forward stand in their texts; for sampling.
+        positions: where the tokens of this forward stand in their texts; for sampling.
     """
 
     owner: nn.Module
@@ -78,7 +78,7 @@ class Frame:
     sampling: Sampling | None = None
     seed: Tensor | None = None
     # torch.compile traces a function here, and neither the class itself nor an object of it.
-    places: Places = field(default_factory=lambda: Places())
+    positions: Positions = field(default_factory=lambda: Positions())
     terms: list[KlTerm] = field(default_factory=list)
     uses: dict[int, int] = field(default_factory=dict)
 
@@ -108,7 +108,7 @@ class Sampling:
 
     Args:
         seed: the same seed gives the same noise; None: a new one from the global generator for every forward.
-        hold: the same noise in all forwards, as a function of the place of a weight.
+        fixed: the same noise in all forwards, as a function of the place of a weight.
         groups: into how many equal parts a batch falls; the rows of a part share their noise. None: no two rows do.
         rows: (N,) int64, a seed for each of N equal parts of a batch, in the place of all of the above.
         copies: how often the batch is repeated where it enters the first stochastic layer.
@@ -117,15 +117,15 @@ class Sampling:
     def __init__(
         self,
         seed: int | None = None,
-        hold: bool = False,
+        fixed: bool = False,
         groups: int | None = None,
         rows: Tensor | None = None,
         copies: int = 1,
     ) -> None:
-        if hold and seed is None:
+        if fixed and seed is None:
             seed = new_seed()
         self.seed = None if seed is None else torch.tensor(seed % 2**63)
-        self.hold, self.groups, self.rows, self.copies = hold, groups, rows, copies
+        self.fixed, self.groups, self.rows, self.copies = fixed, groups, rows, copies
         self.forwards = torch.zeros((), dtype=torch.int64)
         self._lock = threading.Lock()
 
@@ -135,7 +135,7 @@ class Sampling:
             return self.forwards
         if self.seed is None:
             return torch.randint(2**63 - 1, ())
-        if self.hold:
+        if self.fixed:
             return self.seed
         if torch.compiler.is_compiling():
             self.forwards.add_(1)

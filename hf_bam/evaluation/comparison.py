@@ -47,7 +47,7 @@ class Outcome:
 
     samples: Array
     seconds: float
-    draws: Array
+    num_samples: Array
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Comparison:
     Attributes:
         labels: (B,) indices of the true labels.
         table: one row per method: "method" and then named measures.
-        out_of_domain: what the methods said of inputs that are not of the kind they know.
+        ood: what the methods said of inputs that are not of the kind they know.
     """
 
     outcomes: dict[str, Outcome]
@@ -65,7 +65,7 @@ class Comparison:
     texts: list[str]
     label_names: list[str]
     table: list[dict[str, float | str]]
-    out_of_domain: dict[str, Outcome] | None = None
+    ood: dict[str, Outcome] | None = None
 
     def __str__(self) -> str:
         return tables.as_text(self.table)
@@ -76,7 +76,7 @@ def compare(
     inputs: Any,
     labels: Iterable[int | str],
     columns: Columns = None,
-    out_of_domain: Any = None,
+    ood: Any = None,
 ) -> Comparison:
     """Predicts a labelled set with every predictor and measures all of them alike.
 
@@ -85,7 +85,7 @@ def compare(
         inputs: as for a predictor.
         labels: the true labels, as names or indices.
         columns: of a dataset.
-        out_of_domain: inputs of another kind; doubt should be higher on them.
+        ood: inputs of another kind; doubt should be higher on them.
     """
     if not predictors:
         raise ValueError("predictors={} is empty; there is nothing to compare.")
@@ -97,10 +97,10 @@ def compare(
     for name, predictor in predictors.items():
         results, outcomes[name] = _run(predictor, texts)
         row: dict[str, float | str] = {"method": name, **_measure_results(truth, results)}
-        if out_of_domain is not None:
-            strange, others[name] = _run(predictor, list(predictor.items(out_of_domain, columns)))
+        if ood is not None:
+            strange, others[name] = _run(predictor, list(predictor.items(ood, columns)))
             row["ood_auroc"] = metrics.ood_auroc(_entropies(results), _entropies(strange))
-        table.append({**row, "draws": float(outcomes[name].draws.mean()), "seconds": outcomes[name].seconds})
+        table.append({**row, "draws": float(outcomes[name].num_samples.mean()), "seconds": outcomes[name].seconds})
     shown = [text if isinstance(text, str) else " / ".join(text) for text in texts]
     return Comparison(outcomes, truth, shown, names, table, others or None)
 
@@ -126,7 +126,7 @@ def _measure_results(labels: Array, results: Sequence[Any]) -> dict[str, float]:
         np.stack([result.samples.mean(axis=0) for result in results]),
         _entropies(results),
         np.array([result.epistemic for result in results]),
-        certain if min(result.draws for result in results) > 1 else None,
+        certain if min(result.num_samples for result in results) > 1 else None,
     )
 
 
@@ -160,4 +160,4 @@ def _run(predictor: Classifier, texts: list[Any]) -> tuple[Sequence[Any], Outcom
     most = max(len(result.samples) for result in results)
     # For the report only: where an input's draws do not divide the most, repeating them moves their mean a little.
     samples = np.stack([np.resize(result.samples, (most, result.samples.shape[1])) for result in results], axis=1)
-    return results, Outcome(samples, seconds, np.array([result.draws for result in results]))
+    return results, Outcome(samples, seconds, np.array([result.num_samples for result in results]))

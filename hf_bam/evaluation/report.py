@@ -140,10 +140,10 @@ def _most_telling(comparison: Comparison, doubts: Mapping[str, Any], errors: Map
 
 def _draws(outcome: Outcome) -> str:
     """How many draws there were for an input, in words."""
-    low, high = int(outcome.draws.min()), int(outcome.draws.max())
+    low, high = int(outcome.num_samples.min()), int(outcome.num_samples.max())
     if low == high:
         return "1 draw" if low == 1 else f"{low} draws"
-    return f"{low} to {high} draws, {outcome.draws.mean():.1f} on average"
+    return f"{low} to {high} draws, {outcome.num_samples.mean():.1f} on average"
 
 
 def _judge(comparison: Comparison, method: str, doubt: NDArray[Any], chosen: Iterable[int]) -> list[Judged]:
@@ -203,14 +203,16 @@ def _pictures(
 ) -> dict[str, list[Picture]]:
     """All figures, written to `folder/figures`."""
     (folder / "figures").mkdir(parents=True, exist_ok=True)
-    elsewhere = {name: _doubt(outcome) for name, outcome in (comparison.out_of_domain or {}).items()}
+    elsewhere = {name: _doubt(outcome) for name, outcome in (comparison.ood or {}).items()}
     limits = (0.0, max(math.log(len(comparison.label_names)), 1e-3))
     curves = plots.risk_coverage({name: (errors[name], doubts[name]) for name in doubts})
     pictures = {"risk": [_picture(curves, "Risk and coverage of all methods", "risk-coverage", folder)]}
     for number, (name, outcome) in enumerate(comparison.outcomes.items(), start=1):
         stem = f"{number}-{_slug(name)}"
         bars = plots.reliability_diagram(comparison.labels, outcome.samples, title=name)
-        doubt = plots.doubt_histograms(errors[name], doubts[name], elsewhere.get(name), limits=limits, title=name)
+        doubt = plots.uncertainty_histograms(
+            errors[name], doubts[name], elsewhere.get(name), limits=limits, title=name
+        )
         for kind, figure, caption in (("reliability", bars, "Reliability"), ("doubt", doubt, "Doubt")):
             picture = _picture(figure, f"{caption} of {name}", f"{kind}-{stem}", folder)
             pictures.setdefault(kind, []).append(picture)

@@ -24,7 +24,7 @@ def with_temperatures(comparison: Comparison, fitted: Mapping[str, float] | None
     if len(comparison.labels) < 2:
         return comparison
     outcomes, table = dict(comparison.outcomes), list(comparison.table)
-    others = dict(comparison.out_of_domain or {})
+    others = dict(comparison.ood or {})
     for row in comparison.table:
         name, key = str(row["method"]), f"{row['method']} + temperature"
         if fitted is None:
@@ -38,7 +38,7 @@ def with_temperatures(comparison: Comparison, fitted: Mapping[str, float] | None
             others[key] = replace(others[name], samples=at(others[name].samples, whole))
             row["ood_auroc"] = metrics.ood_auroc(*(_entropy(own[key]) for own in (outcomes, others)))
         table.append(row)
-    return replace(comparison, outcomes=outcomes, table=table, out_of_domain=others or None)
+    return replace(comparison, outcomes=outcomes, table=table, ood=others or None)
 
 
 def cross_fitted(labels: Array, outcome: Outcome) -> Outcome:

@@ -20,10 +20,10 @@ from transformers.utils.hub import cached_file
 
 from ..patching.state import patch_of
 from .cards import model_card
-from .serialization import Overlay, find, lay_over, read
+from .serialization import SavedBam, apply, find, read
 
 logger = logging.get_logger("transformers.hf_bam")
-_plain_is_meant: ContextVar[bool] = ContextVar("hf_bam_plain_is_meant", default=False)
+_plain_intended: ContextVar[bool] = ContextVar("hf_bam_plain_is_meant", default=False)
 
 LOCATION = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
 """Keywords that say where and how to find files on the Hub."""
@@ -41,34 +41,34 @@ def from_pretrained(
             adapter they go to its base model.
     """
     location = location_in(kwargs)
-    overlay = read(find(name_or_path, **location))
-    cls = model_class or _class_named(overlay)
-    with _knowingly():
-        return _load(cls, name_or_path, overlay, location, kwargs)
+    saved = read(find(name_or_path, **location))
+    cls = model_class or _class_named(saved)
+    with _without_warning():
+        return _load(cls, name_or_path, saved, location, kwargs)
 
 
 def _load(
-    cls: type[PreTrainedModel], name_or_path: Any, overlay: Overlay, location: dict[str, Any], kwargs: dict[str, Any]
+    cls: type[PreTrainedModel], name_or_path: Any, saved: SavedBam, location: dict[str, Any], kwargs: dict[str, Any]
 ) -> Any:
     adapter = cached_file(name_or_path, ADAPTER_CONFIG_NAME, _raise_exceptions_for_missing_entries=False, **location)
     if adapter is None:
-        return lay_over(cls.from_pretrained(name_or_path, **kwargs), overlay)
-    return _with_adapter(cls, name_or_path, overlay, location, kwargs)
+        return apply(cls.from_pretrained(name_or_path, **kwargs), saved)
+    return _with_adapter(cls, name_or_path, saved, location, kwargs)
 
 
 @contextmanager
-def _knowingly() -> Iterator[None]:
+def _without_warning() -> Iterator[None]:
     """Within this context a plain model out of a Bayesian one is nothing to tell of."""
-    token = _plain_is_meant.set(True)
+    token = _plain_intended.set(True)
     try:
         yield
     finally:
-        _plain_is_meant.reset(token)
+        _plain_intended.reset(token)
 
 
-def tell_plain(name_or_path: Any) -> None:
+def warn_plain(name_or_path: Any) -> None:
     """Says once in the log that a Bayesian model was loaded as a plain one."""
-    if not _plain_is_meant.get():
+    if not _plain_intended.get():
         logger.warning_once(
             f"{name_or_path} is a Bayesian model, and was loaded as the plain one. "
             f"hf_bam.from_pretrained({str(name_or_path)!r}) or attn_implementation='bam' gives the Bayesian one."
@@ -80,24 +80,24 @@ def location_in(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {name: kwargs[name] for name in LOCATION if name in kwargs}
 
 
-def _class_named(overlay: Overlay) -> type[PreTrainedModel]:
-    cls = getattr(transformers, overlay.architecture, None)
+def _class_named(saved: SavedBam) -> type[PreTrainedModel]:
+    cls = getattr(transformers, saved.architecture, None)
     if cls is None:
         raise ValueError(
-            f"{overlay.source} was saved from a {overlay.architecture!r}, which transformers does not have; give "
+            f"{saved.source} was saved from a {saved.architecture!r}, which transformers does not have; give "
             "model_class=..."
         )
     return cls
 
 
 def _with_adapter(
-    cls: type[PreTrainedModel], name: Any, overlay: Overlay, location: dict[str, Any], kwargs: dict[str, Any]
+    cls: type[PreTrainedModel], name: Any, saved: SavedBam, location: dict[str, Any], kwargs: dict[str, Any]
 ) -> Any:
     from peft import PeftConfig, PeftModel
 
     base_name = PeftConfig.from_pretrained(name, **location).base_model_name_or_path
     settings = {key: value for key, value in kwargs.items() if key not in location}
-    base = lay_over(cls.from_pretrained(base_name, **settings), overlay)
+    base = apply(cls.from_pretrained(base_name, **settings), saved)
     return PeftModel.from_pretrained(base, name, **location)
 
 

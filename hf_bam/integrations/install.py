@@ -101,17 +101,17 @@ def from_pretrained(method: Method, cls: Any, name_or_path: Any, *args: Any, **k
     model = loaded[0] if isinstance(loaded, tuple) else loaded
     was_bayesian = vars(model.config).pop("bam", None) is not None  # a plain model that is saved again is not
     if was_bayesian and not asks_for_bam(model):
-        hub.tell_plain(name_or_path)
+        hub.warn_plain(name_or_path)
     if asks_for_bam(model):
         path = None if name_or_path is None else serialization.look_for(name_or_path, **hub.location_in(kwargs))
-        patch(model) if path is None else serialization.lay_over(model, serialization.read(path))
+        patch(model) if path is None else serialization.apply(model, serialization.read(path))
     return loaded
 
 
 def adapter_from_pretrained(method: Method, cls: Any, model: Any, model_id: Any, *args: Any, **kwargs: Any) -> Any:
     loaded = method(cls, model, model_id, *args, **kwargs)
     if not find_patches(loaded) and os.path.isfile(os.path.join(model_id, serialization.FILE)):
-        hub.tell_plain(model_id)
+        hub.warn_plain(model_id)
     return loaded
 
 

@@ -32,7 +32,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass(frozen=True)
-class Overlay:
+class SavedBam:
     """What the file holds.
 
     Attributes:
@@ -90,7 +90,7 @@ def _trained(module: nn.Module) -> nn.Module:
     return copies[adapters[0]] if isinstance(copies, nn.ModuleDict) and adapters else module
 
 
-def read(path: str | os.PathLike[str]) -> Overlay:
+def read(path: str | os.PathLike[str]) -> SavedBam:
     """Reads the file, or says what is wrong with it."""
     try:
         with safe_open(path, framework="pt") as file:
@@ -107,7 +107,7 @@ def read(path: str | os.PathLike[str]) -> Overlay:
         config = BamConfig.from_dict(json.loads(metadata["bam_config"]))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} has settings that this hf_bam does not know: {error}") from error
-    return Overlay(config, metadata.get("architecture", ""), tensors, path)
+    return SavedBam(config, metadata.get("architecture", ""), tensors, path)
 
 
 def load(model: Model, name_or_path: str | os.PathLike[str], **hub: Any) -> Model:
@@ -118,27 +118,27 @@ def load(model: Model, name_or_path: str | os.PathLike[str], **hub: Any) -> Mode
         name_or_path: a folder or a repository of the Hub.
         hub: `revision`, `token`, `cache_dir`, ... as for `from_pretrained`.
     """
-    return lay_over(model, read(find(name_or_path, **hub)))
+    return apply(model, read(find(name_or_path, **hub)))
 
 
-def lay_over(model: Model, overlay: Overlay) -> Model:
-    patch(model, overlay.config)
-    copy_tensors(model, overlay)
+def apply(model: Model, saved: SavedBam) -> Model:
+    patch(model, saved.config)
+    copy_tensors(model, saved)
     return model
 
 
-def copy_tensors(model: nn.Module, overlay: Overlay) -> None:
+def copy_tensors(model: nn.Module, saved: SavedBam) -> None:
     """Copies saved tensors into a patched model; all of them have to fit.
 
     Floating-point numbers are cast to the model's precision. Those of a model with a head fit its body, and the other
     way round.
     """
     own = targets(model)
-    tensors = _with_prefix_of(own, overlay.tensors, f"{base_model(model).base_model_prefix}.")
+    tensors = _with_prefix_of(own, saved.tensors, f"{base_model(model).base_model_prefix}.")
     wrong = sorted({*own} ^ {*tensors} | {name for name in {*own} & {*tensors} if not _fits(tensors[name], own[name])})
     if wrong:
         raise ValueError(
-            f"{overlay.source} does not fit this {type(base_model(model)).__name__}: {len(wrong)} tensors are "
+            f"{saved.source} does not fit this {type(base_model(model)).__name__}: {len(wrong)} tensors are "
             f"missing, left over or of another shape or type, {wrong[0]} the first of them. It was saved from a model "
             "of another shape or with other settings."
         )

@@ -168,7 +168,7 @@ def get_config(model: nn.Module) -> BamConfig:
 
 @contextmanager
 def sampling(
-    model: Model, seed: int | None = None, *, hold: bool = False, groups: int | None = None
+    model: Model, seed: int | None = None, *, fixed: bool = False, groups: int | None = None
 ) -> Iterator[Model]:
     """Within this context a model in evaluation mode draws its attention afresh in every forward.
 
@@ -176,15 +176,15 @@ def sampling(
         seed: the draws are a function of this seed, of the number of the forward, of the row in the batch and of the
             place of a weight, and the global random state is not touched. None: every forward takes a seed from the
             global generator.
-        hold: draw once for the whole context. The noise of a weight is then a function of its layer, head, query and
+        fixed: draw once for the whole context. The noise of a weight is then a function of its layer, head, query and
             key position and its row in the batch, so that `generate` uses one attention function from the first token
             to the last, with or without a cache.
-        groups: with `hold`, the rows of a batch fall into this many equal parts, and the rows of a part share their
+        groups: with `fixed`, the rows of a batch fall into this many equal parts, and the rows of a part share their
             noise: the beams of one input, which change places while they are searched.
 
     Training mode always samples, from the global generator; `torch.manual_seed` makes it reproducible.
     """
-    with patch_of(model).runtime.sample(Sampling(seed, hold, groups)):
+    with patch_of(model).runtime.sample(Sampling(seed, fixed, groups)):
         yield model
 
 

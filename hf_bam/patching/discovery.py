@@ -50,7 +50,7 @@ class Site:
 
 def find_sites(model: PreTrainedModel) -> list[Site]:
     """All attention modules of the model, or an error that names the one that cannot be reached."""
-    refuse_unreachable(model)
+    check_reachable(model)
     depth: dict[str, int] = {}
     sites = []
     for path, module in model.named_modules():
@@ -132,7 +132,7 @@ def _methods(cls: type) -> Iterator[CodeType]:
                 yield code
 
 
-def refuse_unreachable(model: PreTrainedModel) -> None:
+def check_reachable(model: PreTrainedModel) -> None:
     """Raises for attention that does not use the interface, before anything is changed."""
     if model.config.model_type in NO_TOKENS:
         raise UnsupportedModelError(

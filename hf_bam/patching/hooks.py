@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from ..attention.runtime import Frame, Places, Replay, Runtime
+from ..attention.runtime import Frame, Positions, Replay, Runtime
 from ..objective import annealed, total_kl
 from . import backward, steps
 from .outputs import add_kl, own_loss, prepare_outputs
@@ -69,12 +69,12 @@ def open_frame(
     encoder_decoder = "decoder_attention_mask" in argument_names
     if frame.sampling is not None:
         frame.seed = frame.sampling.begin()
-        frame.places = places(inputs, encoder_decoder)
+        frame.positions = positions(inputs, encoder_decoder)
     if model.training:
         ends = tuple(getattr(model.config, name, None) for name in ("pad_token_id", "eos_token_id"))
-        frame.encoder_tokens, frame.decoder_tokens = real_tokens(inputs, encoder_decoder, ends)
+        frame.encoder_tokens, frame.decoder_tokens = padding_masks(inputs, encoder_decoder, ends)
         prepare_checkpointing(patch)
-        refuse_frozen_prior(patch)
+        check_prior_trainable(patch)
         steps.watch(patch.root)
         patch.runtime.kl_loss = None
     patch.runtime.frame = frame
@@ -90,7 +90,7 @@ def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
     if output is None or not model.training:
         return None
     if not frame.terms:
-        refuse_silence(model, patch)
+        check_sampled(model, patch)
         return None
     config = patch.config
     weight = annealed(config.kl_weight, config.annealing, config.annealing_rate, steps.step_of(patch.root))
@@ -109,7 +109,7 @@ def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
     return output
 
 
-def refuse_silence(model: nn.Module, patch: Patch) -> None:
+def check_sampled(model: nn.Module, patch: Patch) -> None:
     """A patched model that trains without any stochastic attention is a mistake."""
     if model is patch.root:
         raise RuntimeError(
@@ -120,7 +120,7 @@ def refuse_silence(model: nn.Module, patch: Patch) -> None:
         )
 
 
-def real_tokens(
+def padding_masks(
     inputs: dict[str, Any], encoder_decoder: bool, ends: tuple[Any, ...] = ()
 ) -> tuple[Tensor | None, Tensor | None]:
     """Which tokens of the encoder and of the decoder are no padding, (B, L) each, None where that is not said.
@@ -146,18 +146,18 @@ def real_tokens(
     return encoder, decoder if isinstance(decoder, Tensor) and decoder.dim() == 2 else None
 
 
-def places(inputs: dict[str, Any], encoder_decoder: bool) -> Places:
+def positions(inputs: dict[str, Any], encoder_decoder: bool) -> Positions:
     """Where the tokens of a forward stand in their texts."""
     cache: Any = inputs.get("past_key_values")
     past = int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else None
     encoder = padding_before(inputs.get("attention_mask"))
     if encoder_decoder:
-        return Places(encoder, padding_before(inputs.get("decoder_attention_mask")), past, True)
+        return Positions(encoder, padding_before(inputs.get("decoder_attention_mask")), past, True)
     positions = inputs.get("position_ids")
     if encoder is None and isinstance(positions, Tensor) and positions.dim() == 2:
         # `generate` with a static cache makes the mask of the layers itself; the last token is never padding.
         encoder = (past or 0) + positions.shape[1] - 1 - positions[:, -1]
-    return Places(encoder, encoder, past)
+    return Positions(encoder, encoder, past)
 
 
 def padding_before(mask: Any) -> Tensor | None:
@@ -186,7 +186,7 @@ def prepare_checkpointing(patch: Patch) -> None:
             module._gradient_checkpointing_func = partial(function, context_fn=contexts)
 
 
-def refuse_frozen_prior(patch: Patch) -> None:
+def check_prior_trainable(patch: Patch) -> None:
     """PEFT freezes what it does not know; who freezes the prior by hand may do so."""
     priors = [p for _, layer in bam_modules(patch.root) for p in layer.prior.parameters()]
     if priors and not any(p.requires_grad for p in priors) and any(map(is_adapter, patch.root.modules())):

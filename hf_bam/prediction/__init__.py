@@ -2,14 +2,13 @@
 
 from .heads import Settings
 from .predictor import BamPredictor, Predictor
-from .results import Classification, Doubt, MultiLabel, Predictions, Regression, Token, Tokens
+from .results import Classification, MultiLabel, Predictions, Regression, Token, Tokens, Uncertainty
 from .samplers import Bam, Dropout, Ensemble, Plain, Sampler
 
 __all__ = [
     "Bam",
     "BamPredictor",
     "Classification",
-    "Doubt",
     "Dropout",
     "Ensemble",
     "MultiLabel",
@@ -21,4 +20,5 @@ __all__ = [
     "Settings",
     "Token",
     "Tokens",
+    "Uncertainty",
 ]

@@ -12,7 +12,7 @@ def critical_ratio(draws: int, threshold: float) -> float:
     return float(t * np.sqrt(2 / draws))
 
 
-def foresee(samples: np.ndarray, total: int, threshold: float, error: float) -> tuple[np.ndarray, np.ndarray]:
+def decide_early(samples: np.ndarray, total: int, threshold: float, error: float) -> tuple[np.ndarray, np.ndarray]:
     """Which inputs have a verdict that the remaining draws will hardly change, and what it is.
 
     The verdict is *significant* when the t-test between the two most probable classes over all `total` draws has a

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..attention.layer import BamLayer
 from ..evaluation.metrics import pairwise_agreement
-from .folding import Inputs
+from .batched import Inputs
 from .heads import Head, as_array
 from .inputs import Text
 from .results import Array, deviation
@@ -61,7 +61,7 @@ class Generation:
     hypotheses: list[str]
     agreement: float
     truncated: bool
-    draws: int
+    num_samples: int
     samples: Array = field(repr=False)
 
 
@@ -167,7 +167,7 @@ class TextGeneration(Head):
             hypotheses=hypotheses,
             agreement=pairwise_agreement(hypotheses, metric="token_f1") if len(hypotheses) > 1 else math.nan,
             truncated=truncated,
-            draws=len(chosen),
+            num_samples=len(chosen),
             samples=chosen,
         )
 

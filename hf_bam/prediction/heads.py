@@ -16,10 +16,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..attention.noise import new_seed
 from ..patching.state import base_model
-from .adaptive import foresee, schedule
-from .folding import Inputs
+from .adaptive import decide_early, schedule
+from .batched import Inputs
 from .inputs import Text, content_seed, tokenize
-from .results import Array, Classification, MultiLabel, Regression, Token, Tokens, deviation, doubts
+from .results import Array, Classification, MultiLabel, Regression, Token, Tokens, deviation, uncertainties
 from .samplers import Sampler
 
 
@@ -136,14 +136,14 @@ class SequenceClassification(Head):
         inputs, truncated, _ = self.encode(batch)
         if self.settings.adaptive and self.number > 1:
             samples, verdicts = self.draw_adaptively(inputs, self.seeds(batch))
-            own = [doubts(x[:, None], self.settings.threshold, self.settings.paired)[0] for x in samples]
+            own = [uncertainties(x[:, None], self.settings.threshold, self.settings.paired)[0] for x in samples]
             own = [replace(doubt, significant=bool(verdict)) for doubt, verdict in zip(own, verdicts, strict=True)]
         else:
             together = self.probabilities(
                 self.sampler.draw(inputs, self.number, self.seeds(batch))["logits"]
             )  # (S, B, C)
             samples = list(together.swapaxes(0, 1))
-            own = doubts(together, self.settings.threshold, self.settings.paired)
+            own = uncertainties(together, self.settings.threshold, self.settings.paired)
         labels = self.labels
         return [
             Classification.make(doubt, label=labels[int(x.mean(axis=0).argmax())], truncated=cut, samples=x)
@@ -167,7 +167,7 @@ class SequenceClassification(Head):
                 samples[index] = np.concatenate([samples[index], fresh[:, position]])
             drawn = look
             so_far = np.stack([samples[index] for index in open_inputs], axis=1)
-            done, verdicts[open_inputs] = foresee(so_far, looks[-1], self.settings.threshold, error)
+            done, verdicts[open_inputs] = decide_early(so_far, looks[-1], self.settings.threshold, error)
             open_inputs = open_inputs[~done]
             if len(open_inputs) == 0:
                 break
@@ -185,14 +185,14 @@ class MultiLabelClassification(Head):
 
     def result(self, samples: Array, truncated: bool) -> MultiLabel:
         yes_or_no = np.stack([1 - samples, samples], axis=-1)  # (S, C, 2)
-        own = doubts(yes_or_no, self.settings.threshold, self.settings.paired)
+        own = uncertainties(yes_or_no, self.settings.threshold, self.settings.paired)
         means = dict(zip(self.labels, samples.mean(axis=0).tolist(), strict=True))
         return MultiLabel(
             labels=[name for name, mean in means.items() if mean > 0.5],
             probabilities=means,
-            doubts=dict(zip(self.labels, own, strict=True)),
+            uncertainties=dict(zip(self.labels, own, strict=True)),
             truncated=truncated,
-            draws=len(samples),
+            num_samples=len(samples),
             samples=samples,
         )
 
@@ -213,7 +213,7 @@ class TextRegression(Head):
             Regression(
                 **{name: float(column[index]) for name, column in columns.items()},
                 truncated=cut,
-                draws=len(samples),
+                num_samples=len(samples),
                 samples=samples[:, index],
             )
             for index, cut in enumerate(truncated)
@@ -246,7 +246,7 @@ class TokenClassification(Head):
     def tokens(self, samples: Array, text: Text, offsets: list[list[int]]) -> list[Token]:
         if isinstance(text, tuple):
             raise TypeError("Token classification takes single texts, not pairs.")
-        own = doubts(samples, self.settings.threshold, self.settings.paired) if offsets else []
+        own = uncertainties(samples, self.settings.threshold, self.settings.paired) if offsets else []
         best = samples.mean(axis=0).argmax(axis=-1)
         return [
             Token.make(doubt, label=self.labels[int(index)], text=text[start:end], start=start, end=end)

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from ..attention.noise import derive
 from .heads import Head, as_array
 from .inputs import Text, tokenize
-from .results import Array, Doubt, deviation, doubts
+from .results import Array, Uncertainty, deviation, uncertainties
 
 Span = tuple[int, int]
 NULL: Span = (0, 0)
@@ -33,7 +33,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Answer(Doubt):
+class Answer(Uncertainty):
     """The answer to a question; an empty string is "no answer".
 
     Attributes:
@@ -167,9 +167,9 @@ class QuestionAnswering(Head):
         if NULL in scores:
             rank[spans.index(NULL)] -= self.settings.null_threshold
         order = np.argsort(-rank, kind="stable")[: self.settings.n_best]
-        # Doubt is about the choice between all candidates. Were those outside the best taken as one, a distribution
+        # This is about the choice between all candidates. Were those outside the best taken as one, a distribution
         # that is spread over many of them would look like a sure choice of it.
-        (doubt,) = doubts(samples[:, None], self.settings.threshold, self.settings.paired)
+        (doubt,) = uncertainties(samples[:, None], self.settings.threshold, self.settings.paired)
         samples, spans = samples[:, order], [spans[index] for index in order]
         n_best = [
             Candidate(context[a:b], a, b, float(probability), float(std))

@@ -18,11 +18,11 @@ from ..evaluation.metrics import (
 )
 
 Array = np.ndarray
-Kind = TypeVar("Kind", bound="Doubt")
+Kind = TypeVar("Kind", bound="Uncertainty")
 
 
 @dataclass(frozen=True)
-class Doubt:
+class Uncertainty:
     """How sure a choice between classes is, from the draws of their probabilities.
 
     Attributes:
@@ -46,15 +46,15 @@ class Doubt:
     entropy: float
     aleatoric: float
     epistemic: float
-    draws: int
+    num_samples: int
 
     @classmethod
-    def make(cls: type[Kind], doubt: Doubt, **values: Any) -> Kind:
+    def make(cls: type[Kind], doubt: Uncertainty, **values: Any) -> Kind:
         """A result with this doubt, and with what it says besides or instead."""
-        return cls(**{**{f.name: getattr(doubt, f.name) for f in fields(Doubt)}, **values})
+        return cls(**{**{f.name: getattr(doubt, f.name) for f in fields(Uncertainty)}, **values})
 
 
-def doubts(samples: Array, threshold: float, paired: bool = False) -> list[Doubt]:
+def uncertainties(samples: Array, threshold: float, paired: bool = False) -> list[Uncertainty]:
     """The doubt about each of B choices, from samples (S, B, C)."""
     draws, number, _ = samples.shape
     # A single draw has no spread to test against.
@@ -68,7 +68,7 @@ def doubts(samples: Array, threshold: float, paired: bool = False) -> list[Doubt
         "epistemic": mutual_information(samples),
     }
     rows = ({name: float(column[i]) for name, column in columns.items()} for i in range(number))
-    return [Doubt(significant=row["p_value"] < threshold, draws=draws, **row) for row in rows]
+    return [Uncertainty(significant=row["p_value"] < threshold, num_samples=draws, **row) for row in rows]
 
 
 def deviation(samples: Array) -> Array:
@@ -77,7 +77,7 @@ def deviation(samples: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Classification(Doubt):
+class Classification(Uncertainty):
     """A label for a text.
 
     Attributes:
@@ -96,16 +96,16 @@ class MultiLabel:
 
     Attributes:
         labels: those with a mean probability above one half.
-        doubts: for every label, the choice between yes and no.
+        uncertainties: for every label, the choice between yes and no.
         probabilities: mean probability of every label.
         samples: (S, C) probabilities.
     """
 
     labels: list[str]
     probabilities: dict[str, float]
-    doubts: dict[str, Doubt]
+    uncertainties: dict[str, Uncertainty]
     truncated: bool
-    draws: int
+    num_samples: int
     samples: Array = field(repr=False)
 
 
@@ -124,12 +124,12 @@ class Regression:
     low: float
     high: float
     truncated: bool
-    draws: int
+    num_samples: int
     samples: Array = field(repr=False)
 
 
 @dataclass(frozen=True)
-class Token(Doubt):
+class Token(Uncertainty):
     """A label for a token, which stands at [start, end) of its text."""
 
     label: str
@@ -144,7 +144,7 @@ class Tokens:
 
     tokens: list[Token]
     truncated: bool
-    draws: int
+    num_samples: int
     samples: Array = field(repr=False)
 
 
@@ -171,9 +171,9 @@ class Predictions(Sequence[Result], Generic[Result]):
         return "\n".join(map(repr, self._results))
 
     @property
-    def draws(self) -> Array:
+    def num_samples(self) -> Array:
         """(B,) how many draws each input took."""
-        return np.array([result.draws for result in self._results])  # type: ignore[attr-defined]
+        return np.array([result.num_samples for result in self._results])  # type: ignore[attr-defined]
 
     @property
     def samples(self) -> Array:

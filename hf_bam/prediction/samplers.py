@@ -18,9 +18,9 @@ from ..attention.layer import BamLayer
 from ..attention.runtime import Sampling
 from ..patching.architectures import DROPOUT_ATTRIBUTES
 from ..patching.state import find_patches, patch_of
+from .batched import Inputs, draw, repeat_all, sample_seeds
+from .copies import shared_copy
 from .dropout import SeededDropout
-from .folding import Inputs, draw, repeat_all, sample_seeds
-from .twins import twin
 
 Self = TypeVar("Self", bound="Sampler")
 _global_generator = threading.RLock()
@@ -161,7 +161,7 @@ def in_evaluation(model: PreTrainedModel) -> PreTrainedModel:
     """The model, if all of it is in evaluation mode, or a twin of it that is."""
     if not any(module.training for module in model.modules()):
         return model
-    return twin(model).eval()
+    return shared_copy(model).eval()
 
 
 @contextmanager
@@ -200,7 +200,7 @@ def with_dropout(model: PreTrainedModel, rate: float | None) -> PreTrainedModel:
     A layer drops out when its own training flag is set, so the flags of all layers are set; those of the Bayesian
     attention and of the model itself are not, so that these stay in evaluation mode.
     """
-    model = twin(model)
+    model = shared_copy(model)
     for module, name, own_rate in dropouts(model):
         setattr(module, name, own_rate if rate is None else rate)
     bayesian = {id(part) for module in model.modules() if isinstance(module, BamLayer) for part in module.modules()}

@@ -190,7 +190,7 @@ def generate(train: int = 4000, dev: int = 200, test: int = 400, seed: int = 0) 
 def ceiling(rows: Dataset, guesses: int = 20, seed: int = 0) -> float:
     """About the BLEU of a perfect translator, who can but guess where a word is open.
 
-    Nobody can foresee the coin that chose the targets, so any strategy is right in half of the open sentences on
+    Nobody can decide_early the coin that chose the targets, so any strategy is right in half of the open sentences on
     average. This one throws a coin too: the mean BLEU of right translations that are drawn at random. On a small set a
     lucky translator may be a point or two better.
     """

@@ -21,7 +21,7 @@ from .recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Judge:
+class BestModelTracker:
     """Says how good a model is by now.
 
     Attributes:
@@ -77,12 +77,12 @@ class Evaluator:
         return self.task.score(rows, self.predict(model, rows, features))
 
 
-def some_rows(rows: Dataset, number: int | None) -> Dataset:
+def subsample(rows: Dataset, number: int | None) -> Dataset:
     """At most so many rows, evenly from the beginning to the end; all of them for None."""
     return rows if number is None or number >= len(rows) else rows.select(evenly(len(rows), number))
 
 
-def divide(rows: Dataset, number: int) -> tuple[Dataset, Dataset]:
+def holdout_split(rows: Dataset, number: int) -> tuple[Dataset, Dataset]:
     """The rows without so many of them, and those, evenly from the beginning to the end."""
     if number >= len(rows):
         raise ValueError(f"holdout={number} is not possible: there are {len(rows)} rows to train on.")

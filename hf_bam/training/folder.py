@@ -23,7 +23,7 @@ SIGNS = (FILE, CONFIG, "checkpoints", "log.jsonl")
 """Files that say that there is a run."""
 PARTS = (FILE, "checkpoints", "model", "adapter", "predictions", "report", "log.jsonl", CONFIG)
 """Everything that a run writes. Results are removed first, settings last: a kill in between mixes no runs."""
-MEASURED = frozenset({"samples", "doubt_rows"})
+MEASURED = frozenset({"samples", "uncertainty_rows"})
 """Settings that results depend on, though weights do not."""
 Found = TypeVar("Found")
 

@@ -23,17 +23,17 @@ from ..tasks.base import Collator
 from . import randomness
 from .batching import Batches, feature_lengths
 from .checkpoints import Checkpoints
-from .evaluation import Judge
+from .evaluation import BestModelTracker
 from .identity import fingerprint, frozen
-from .journal import Journal
+from .logger import RunLogger
 from .optimization import make_optimizer, rate, set_rate, warmup_steps
 from .recipe import Recipe
-from .state import Memory, State
+from .state import CheckpointManager, State
 
 Batch = dict[str, Tensor]
 
 IGNORED = -100
-FREE = frozenset({"eval_batch_size", "keep", "log_every", "save_every", "samples", "doubt_rows", "workers"})
+FREE = frozenset({"eval_batch_size", "keep", "log_every", "save_every", "samples", "uncertainty_rows", "workers"})
 """Fields of a recipe that may differ when a run goes on, because the weights do not depend on them."""
 
 
@@ -67,7 +67,7 @@ class Loop:
         model: with a head that computes the loss from the labels.
         features: what the collator takes, among it `input_ids`.
         folder: for the log and the checkpoints.
-        judge: chooses the best weights, by an evaluation every now and then. Without one they are the last ones.
+        best_model: chooses the best weights, by an evaluation every now and then. Without one they are the last ones.
         seed: of the order of the examples, and of the noise.
         about: values that a run that goes on must share with the one that stopped, besides the recipe; "data" is
             a fingerprint of the features where it is not given.
@@ -82,7 +82,7 @@ class Loop:
         recipe: Recipe,
         folder: Path,
         *,
-        judge: Judge | None = None,
+        best_model: BestModelTracker | None = None,
         accelerator: Accelerator | None = None,
         seed: int = 0,
         about: dict[str, Any] | None = None,
@@ -90,7 +90,7 @@ class Loop:
     ) -> None:
         accelerator = accelerator or make_accelerator(recipe)
         self.features, self.collator, self.recipe, self.folder = features, collator, recipe, folder
-        self.accelerator, self.judge, self.seed, self.say = accelerator, judge, seed, say
+        self.accelerator, self.best_model, self.seed, self.say = accelerator, best_model, seed, say
         processes, lengths = accelerator.num_processes, feature_lengths(features)
         self.batches = Batches(lengths, recipe.batch_size, recipe.accumulation, processes, seed, recipe.buckets)
         self.total = recipe.max_steps or math.ceil(recipe.epochs * len(self.batches))
@@ -102,30 +102,30 @@ class Loop:
         about = {**(about or {}), **fixed, "seed": seed, "examples": len(features), "processes": processes}
         about |= {"data": about["data"] if "data" in about else fingerprint(features), "frozen": frozen(model)}
         checkpoints = Checkpoints(folder / "checkpoints", recipe.keep)
-        self.memory = Memory(checkpoints, accelerator, self.model, self.optimizer, about)
+        self.manager = CheckpointManager(checkpoints, accelerator, self.model, self.optimizer, about)
 
     @property
     def state(self) -> State:
-        return self.memory.state
+        return self.manager.state
 
     def run(self, resume: bool = False) -> State:
         """Trains to the end, from the newest checkpoint if it is to resume, and takes the best weights."""
         self.begin(resume)
         for batches in self.steps():
             self.advance(batches)
-        self.journal.close()
-        self.memory.load_best()
+        self.logger.close()
+        self.manager.load_best()
         self.bare.eval()
         self.undo_precision()
         return self.state
 
     def begin(self, resume: bool) -> None:
         randomness.seed_all(self.seed, self.accelerator.process_index)
-        if not (resume and self.memory.resume()) and self.accelerator.is_main_process:
-            self.memory.checkpoints.clear()
+        if not (resume and self.manager.resume()) and self.accelerator.is_main_process:
+            self.manager.checkpoints.clear()
         self.accelerator.wait_for_everyone()
         log, bayesian = self.folder / "log.jsonl", is_patched(self.bare)
-        self.journal = Journal(log, self.accelerator, self.state.step, self.total, bayesian)
+        self.logger = RunLogger(log, self.accelerator, self.state.step, self.total, bayesian)
         self.bare.train()
 
     def advance(self, batches: list[Batch]) -> None:
@@ -133,7 +133,7 @@ class Loop:
         set_rate(self.optimizer, rate(self.state.step, self.warmup, self.total))
         terms, norm = self.step(batches)
         self.state.step += 1
-        self.journal.add(terms, self.recipe.batch_size)
+        self.logger.add(terms, self.recipe.batch_size)
         self.after_step(norm)
 
     def undo_precision(self) -> None:
@@ -194,14 +194,14 @@ class Loop:
     def after_step(self, norm: Tensor | None) -> None:
         """What is due after a step: an evaluation, a line in the log, a checkpoint."""
         step, last, better = self.state.step, self.state.step == self.total, False
-        if self.judge is not None and (step % (self.recipe.eval_every or len(self.batches)) == 0 or last):
-            better = self.evaluate(self.judge)
+        if self.best_model is not None and (step % (self.recipe.eval_every or len(self.batches)) == 0 or last):
+            better = self.evaluate(self.best_model)
         saves = better or last or self.state.stopped or step % self.recipe.save_every == 0
         if saves or step % self.recipe.log_every == 0:  # a checkpoint leaves no averages unsaid
-            self.journal.tell(step, **self.values(norm))
+            self.logger.tell(step, **self.values(norm))
         if saves:
-            self.memory.save()
-        self.journal.start_clock()
+            self.manager.save()
+        self.logger.start_clock()
 
     def values(self, norm: Tensor | None) -> dict[str, float]:
         """What the log says of a step besides the loss."""
@@ -214,22 +214,22 @@ class Loop:
             values["kl_weight"] = float(annealed(bam.kl_weight, bam.annealing, bam.annealing_rate, done))
         return values
 
-    def evaluate(self, judge: Judge) -> bool:
+    def evaluate(self, best_model: BestModelTracker) -> bool:
         """Whether the model is better than before; also ends training when it has not been for too long."""
         self.bare.eval()
         with randomness.undisturbed(), torch.no_grad():
-            scores = judge.scores(self.bare)
+            scores = best_model.scores(self.bare)
         self.bare.train()
         step, state = self.state.step, self.state
-        better = judge.is_better(scores, state.best)
+        better = best_model.is_better(scores, state.best)
         if better:
-            state.best, state.waited = {"step": step, "score": scores[judge.metric], "scores": scores}, 0
+            state.best, state.waited = {"step": step, "score": scores[best_model.metric], "scores": scores}, 0
         else:
             state.waited += 1
             state.stopped = self.recipe.patience is not None and state.waited >= self.recipe.patience
-        self.journal.write(step, scores)
+        self.logger.write(step, scores)
         told = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
-        self.journal.show(
+        self.logger.show(
             f"step {step}, epoch {step / len(self.batches):.2f}:  {told}{'  (best)' if better else ''}", self.say
         )
         return better

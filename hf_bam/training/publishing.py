@@ -13,15 +13,15 @@ from ..evaluation import tables
 from ..integrations.cards import model_card
 from ..tasks.translation import SCRATCH
 from .building import PACKAGED
-from .doubt import Doubt
 from .results import Result
 from .settings import Job
+from .uncertainty import Uncertainty
 
 UNNAMED = frozenset({*PACKAGED, SCRATCH})
 """Models that have no name on the Hub."""
 
 
-def write_reports(findings: Mapping[str, Doubt], folder: Path) -> list[Path]:
+def write_reports(findings: Mapping[str, Uncertainty], folder: Path) -> list[Path]:
     """A page for every set of a classification; none where matplotlib is not installed."""
     try:
         from ..evaluation.report import report

@@ -68,7 +68,7 @@ class Recipe:
     """Optimizer steps between lines of the log."""
     samples: int = 32
     """Draws for each input when the doubt of the trained model is measured; 0: not at all."""
-    doubt_rows: int | None = None
+    uncertainty_rows: int | None = None
     """How many rows of an evaluation set the doubt is measured on; None: all."""
     workers: int = 0
     """Processes that prepare batches beside each training process."""
@@ -175,7 +175,7 @@ LIMITS = {
     "keep": Limit(1, whole=True),
     "log_every": Limit(1, whole=True),
     "samples": Limit(0, whole=True),
-    "doubt_rows": Limit(1, whole=True, optional=True),
+    "uncertainty_rows": Limit(1, whole=True, optional=True),
     "workers": Limit(0, whole=True),
     "lora_rank": Limit(1, whole=True),
     "lora_alpha": Limit(0, above=True),

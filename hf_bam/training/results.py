@@ -14,7 +14,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..tasks.base import Data
-from .doubt import Doubt
+from .uncertainty import Uncertainty
 
 FILE = "results.json"
 
@@ -26,7 +26,7 @@ class Trained:
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     data: Data
-    doubt: dict[str, Doubt]
+    doubt: dict[str, Uncertainty]
 
 
 @dataclass

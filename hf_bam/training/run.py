@@ -20,13 +20,13 @@ from . import publishing, randomness
 from .batching import padding
 from .building import build
 from .checkpoints import Checkpoints
-from .doubt import Doubt, measure_doubt
-from .evaluation import Evaluator, Judge, divide, some_rows
+from .evaluation import BestModelTracker, Evaluator, holdout_split, subsample
 from .folder import Folder, on_main
 from .identity import check_same, comparable, fingerprint
 from .loop import Loop, make_accelerator
 from .results import Result, Trained, score_rows, summary, write_json
 from .settings import Job
+from .uncertainty import Uncertainty, measure_uncertainty
 
 Say = Callable[[str], None]
 
@@ -140,12 +140,12 @@ class Run:
         on_main(lambda: loaded.append(self.task.load(folder)))  # it downloads, and the others find the files
         data = loaded[0] if loaded else self.task.load(folder)
         limit = self.job.eval_limit or self.job.limit
-        data.train = some_rows(data.train, self.job.limit)
-        data.evaluation = {name: some_rows(rows, limit) for name, rows in data.evaluation.items()}
+        data.train = subsample(data.train, self.job.limit)
+        data.evaluation = {name: subsample(rows, limit) for name, rows in data.evaluation.items()}
         if self.job.holdout is not None:
-            data.train, held_out = divide(data.train, self.job.holdout)
+            data.train, held_out = holdout_split(data.train, self.job.holdout)
             data.evaluation = {"holdout": held_out, **data.evaluation}
-        data.test = {name: some_rows(rows, limit) for name, rows in data.test.items()}
+        data.test = {name: subsample(rows, limit) for name, rows in data.test.items()}
         self.rows = {name: len(rows) for name, rows in data.sets.items()}
         self.say(f"{self.task.name}: " + ", ".join(f"{number} rows in {name}" for name, number in self.rows.items()))
         return data
@@ -155,7 +155,7 @@ class Run:
     ) -> dict[str, Any]:
         """Trains in place; says how long it took and where it ended."""
         features = self.task.encode(data.train, tokenizer, self.recipe.max_length, training=True)
-        held_out = some_rows(next(iter(data.evaluation.values())), self.recipe.eval_rows)
+        held_out = subsample(next(iter(data.evaluation.values())), self.recipe.eval_rows)
         encoded = self.evaluator.encode(held_out)
 
         def scores(model: PreTrainedModel) -> dict[str, float]:
@@ -169,7 +169,7 @@ class Run:
             self.recipe,
             self.folder,
             accelerator=self.accelerator,
-            judge=Judge(scores, self.task.metric, self.task.greater_is_better),
+            best_model=BestModelTracker(scores, self.task.metric, self.task.greater_is_better),
             seed=self.job.seed,
             about={name: self.job.to_dict()[name] for name in fixed} | {"data": self.identity["data"]},
             say=self.say,
@@ -210,11 +210,11 @@ class Run:
         self.say(f"\n{tables.as_text(score_rows(scores))}")
         return scores
 
-    def doubt(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: Data) -> dict[str, Doubt]:
+    def doubt(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: Data) -> dict[str, Uncertainty]:
         """The doubt on every labelled set."""
-        found: dict[str, Doubt] = {}
+        found: dict[str, Uncertainty] = {}
         for name, rows in data.evaluation.items() if self.recipe.samples else ():
-            found[name] = measure_doubt(self.task, model, tokenizer, rows, self.recipe)
+            found[name] = measure_uncertainty(self.task, model, tokenizer, rows, self.recipe)
             self.say(f"\nDoubt on {name}\n{tables.as_text(found[name].table)}")
         return found
 

@@ -11,10 +11,10 @@ from ..evaluation.comparison import Comparison, compare
 from ..evaluation.temperature import with_temperatures
 from ..prediction import Predictor
 from ..tasks.base import Data, Task
-from .doubt import make_predictors
-from .evaluation import some_rows
+from .evaluation import subsample
 from .run import Say, run
 from .settings import Job
+from .uncertainty import make_predictors
 
 OWN = ("validation", "test")
 """Sets of the domain that was trained on; the others are strange to the model."""
@@ -48,12 +48,12 @@ def show(job: Job, output: Path, examples: Sequence[str] = EXAMPLES, say: Say = 
 
 def judged(job: Job, predictors: dict[str, Predictor], task: Task, data: Data) -> Comparison:
     """All methods on sentences of the test set, with those of other domains as strange ones."""
-    rows = some_rows(data.evaluation["test"], job.recipe.doubt_rows)
+    rows = subsample(data.evaluation["test"], job.recipe.uncertainty_rows)
     others = {name: own for name, own in data.evaluation.items() if name not in OWN}
-    strange = [text for own in others.values() for text in task.inputs(some_rows(own, len(rows) // len(others)))]
+    strange = [text for own in others.values() for text in task.inputs(subsample(own, len(rows) // len(others)))]
     labels = task.labels(rows)
     assert labels is not None
-    comparison = with_temperatures(compare(predictors, task.inputs(rows), labels, out_of_domain=strange))
+    comparison = with_temperatures(compare(predictors, task.inputs(rows), labels, ood=strange))
     for row in comparison.table:
         doubt = metrics.predictive_entropy(comparison.outcomes[str(row["method"])].samples)
         row["disagreement"] = metrics.spearman(rows["disagreement"], doubt)

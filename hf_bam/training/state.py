@@ -40,7 +40,7 @@ class State:
 
 
 @dataclass
-class Memory:
+class CheckpointManager:
     """Saves and restores a run: weights, optimizer, random states of all processes, and where training is.
 
     The step of the annealing is a buffer of the model.

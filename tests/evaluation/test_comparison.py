@@ -32,13 +32,13 @@ def predictors(tokenizer):
 
 
 def test_one_row_for_each_method_with_the_same_measures(predictors):
-    result = compare(predictors, TEXTS, LABELS, out_of_domain=["something else", "so it goes", "and on and on"])
+    result = compare(predictors, TEXTS, LABELS, ood=["something else", "so it goes", "and on and on"])
     assert [row["method"] for row in result.table] == list(predictors)
     for row in result.table:
         mean = result.outcomes[row["method"]].samples.mean(0)
         assert row["accuracy"] == pytest.approx(accuracy_score(LABELS, mean.argmax(-1)))
         assert row["nll"] == pytest.approx(log_loss(LABELS, mean))
-        strange = result.out_of_domain[row["method"]].samples.mean(0)
+        strange = result.ood[row["method"]].samples.mean(0)
         doubt = entropy(np.concatenate([mean, strange]), axis=-1)
         assert row["ood_auroc"] == pytest.approx(roc_auc_score([0] * len(mean) + [1] * len(strange), doubt))
         assert math.isnan(row["pavpu"]) == (row["method"] in ("plain", "temperature"))
@@ -49,7 +49,7 @@ def test_one_row_for_each_method_with_the_same_measures(predictors):
     assert rows["plain"]["epistemic"] == 0 < rows["BAM"]["epistemic"]
     assert rows["BAM, adaptive"]["draws"] < 32
     assert result.outcomes["BAM"].samples.shape == (8, 40, 3)
-    assert set(result.out_of_domain) == set(predictors)
+    assert set(result.ood) == set(predictors)
 
 
 def test_the_table_can_be_printed(predictors):

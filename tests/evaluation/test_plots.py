@@ -115,7 +115,7 @@ def test_risk_coverage_of_nothing_is_an_error():
 
 
 def test_doubt_histograms_are_shares_of_each_group(tmp_path):
-    figure = plots.doubt_histograms([0, 0, 0, 1], [0.1, 0.1, 0.9, 0.9], [0.9, 2.0], bins=2, limits=(0, 1))
+    figure = plots.uncertainty_histograms([0, 0, 0, 1], [0.1, 0.1, 0.9, 0.9], [0.9, 2.0], bins=2, limits=(0, 1))
     stairs = {patch.get_label(): patch.get_data().values for patch in figure.axes[0].patches if patch.get_label()}
     np.testing.assert_allclose(stairs["right (3)"], [2 / 3, 1 / 3])
     np.testing.assert_allclose(stairs["wrong (1)"], [0, 1])
@@ -125,7 +125,7 @@ def test_doubt_histograms_are_shares_of_each_group(tmp_path):
 
 @pytest.mark.parametrize("errors", [[0, 0, 0], [1, 1, 1]])
 def test_doubt_of_right_or_wrong_answers_only(errors, tmp_path):
-    figure = plots.doubt_histograms(errors, [0.5, 0.5, 0.5], title="all alike")
+    figure = plots.uncertainty_histograms(errors, [0.5, 0.5, 0.5], title="all alike")
     legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert legend == [f"right ({errors.count(0)})", f"wrong ({errors.count(1)})"]
     draw(figure, tmp_path)
@@ -204,7 +204,7 @@ def test_given_axes_are_drawn_into():
     figure = Figure()
     first, second, third = figure.subplots(1, 3)
     assert plots.risk_coverage({"a": ([0, 1], [1, 2])}, ax=first) is figure
-    assert plots.doubt_histograms([0, 1], [1, 2], ax=second) is figure
+    assert plots.uncertainty_histograms([0, 1], [1, 2], ax=second) is figure
     assert plots.prior_over_keys(["a"], [1.0], ax=third) is figure
 
 

@@ -190,7 +190,7 @@ def test_single_method_with_one_draw(tmp_path):
 
 
 def test_inputs_from_elsewhere(tmp_path):
-    with_them = report(comparison(["BAM"], out_of_domain={"BAM": outcome(inputs=17)}), tmp_path / "with")
+    with_them = report(comparison(["BAM"], ood={"BAM": outcome(inputs=17)}), tmp_path / "with")
     without = report(comparison(["BAM"]), tmp_path / "without")
     assert "17 inputs from elsewhere" in with_them.read_text(encoding="utf-8")
     assert "elsewhere" not in without.read_text(encoding="utf-8")
@@ -209,7 +209,7 @@ def test_inputs_are_those_of_the_drawing_method_or_of_the_one_asked_for(tmp_path
 
 @pytest.mark.usefixtures("undrawn")
 def test_draws_that_differ_between_inputs_are_told(tmp_path):
-    adaptive = replace(outcome(8), draws=np.array([4, 8] * 15))
+    adaptive = replace(outcome(8), num_samples=np.array([4, 8] * 15))
     report(comparison(outcomes={"BAM": adaptive}), tmp_path)
     assert "BAM: 4 to 8 draws, 6.0 on average" in markdown(tmp_path)
 

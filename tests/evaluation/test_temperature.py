@@ -50,7 +50,7 @@ def test_temperatures_are_fitted_on_the_other_half(comparison):
 def test_strange_inputs_get_a_temperature_as_well(comparison):
     both = with_temperatures(comparison)
     log_p = np.log(comparison.outcomes["plain"].samples[0])
-    strange = np.log(comparison.out_of_domain["plain"].samples[0]) / fitted(log_p, comparison.labels)
+    strange = np.log(comparison.ood["plain"].samples[0]) / fitted(log_p, comparison.labels)
     entropies = [
         entropy(p, axis=-1) for p in (both.outcomes["plain + temperature"].samples[0], softmax(strange, axis=-1))
     ]
@@ -61,6 +61,6 @@ def test_strange_inputs_get_a_temperature_as_well(comparison):
 
 def test_temperatures_that_were_found_elsewhere(comparison):
     both = with_temperatures(comparison, {"plain": 3.0})
-    for own, key in ((both.outcomes, "outcomes"), (both.out_of_domain, "out_of_domain")):
+    for own, key in ((both.outcomes, "outcomes"), (both.ood, "ood")):
         log_p = np.log(getattr(comparison, key)["plain"].samples)
         np.testing.assert_allclose(own["plain + temperature"].samples, softmax(log_p / 3, axis=-1), atol=1e-9)

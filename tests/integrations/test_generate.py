@@ -42,6 +42,6 @@ def test_a_held_draw_gives_the_same_text_with_and_without_a_cache(case):
     hf_bam.patch(model, k=0.5)
     texts = []
     for use_cache in (True, False):
-        with hf_bam.sampling(model, seed=1, hold=True):
+        with hf_bam.sampling(model, seed=1, fixed=True):
             texts.append(generate(model, inputs, use_cache=use_cache))
     assert torch.equal(*texts)

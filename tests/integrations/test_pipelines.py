@@ -61,8 +61,8 @@ def test_classification_tells_its_doubt(tokenizer):
     expected = BamPredictor(model, tokenizer, samples=8)(TEXTS[:1])[0]
     assert results[0]["label"] == expected.label
     assert results[0]["probability"] == pytest.approx(expected.probability)
-    assert {"std", "p_value", "significant", "entropy", "aleatoric", "epistemic", "draws"} <= set(results[0])
-    assert classify("one text", samples=3)["draws"] == 3
+    assert {"std", "p_value", "significant", "entropy", "aleatoric", "epistemic", "num_samples"} <= set(results[0])
+    assert classify("one text", samples=3)["num_samples"] == 3
 
 
 def test_tokens_and_questions(tokenizer):

@@ -13,7 +13,7 @@ LARGE = {"initializer_range": 0.5}
 
 def scores(model, batch, seed=4, **options):
     asked = {"max_new_tokens": 9, "min_new_tokens": 9, "do_sample": False, "pad_token_id": PAD, **options}
-    with hf_bam.sampling(model, seed=seed, hold=True):
+    with hf_bam.sampling(model, seed=seed, fixed=True):
         out = model.generate(**batch, **asked, output_scores=True, return_dict_in_generate=True)
     return out.sequences, torch.stack(out.scores)
 
@@ -52,7 +52,7 @@ def test_a_static_cache_in_a_loop_of_ones_own():
     torch.manual_seed(0)
     model = hf_bam.patch(llama(**LARGE).double(), k=1.0).eval()
     ids = text((7,), 7)["input_ids"]
-    with torch.no_grad(), hf_bam.sampling(model, seed=1, hold=True):
+    with torch.no_grad(), hf_bam.sampling(model, seed=1, fixed=True):
         whole = model(ids).logits
         cache = StaticCache(model.config, max_cache_len=20)
         parts = [model(part, past_key_values=cache).logits for part in ids.split([4, 2, 1], dim=1)]
@@ -68,8 +68,8 @@ def test_left_padding_does_not_change_the_noise_of_a_text(build):
     mask = (torch.arange(7) >= 3).long()[None]
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     for hold in (False, True):
-        with torch.no_grad(), hf_bam.sampling(model, seed=1, hold=hold):
+        with torch.no_grad(), hf_bam.sampling(model, seed=1, fixed=hold):
             expected = model(ids).logits
-        with torch.no_grad(), hf_bam.sampling(model, seed=1, hold=hold):
+        with torch.no_grad(), hf_bam.sampling(model, seed=1, fixed=hold):
             actual = model(padded, attention_mask=mask, position_ids=positions).logits[:, 3:]
         torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)

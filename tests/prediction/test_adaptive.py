@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from hf_bam.evaluation.metrics import top_two_p_values
-from hf_bam.prediction.adaptive import critical_ratio, foresee, schedule
+from hf_bam.prediction.adaptive import critical_ratio, decide_early, schedule
 
 
 def simulate(seed, inputs, total, classes):
@@ -42,7 +42,7 @@ def test_the_stated_error_holds_and_draws_are_saved(classes, threshold, error):
     looks = schedule(total, 4)
     drawn, verdict = np.zeros(4000, dtype=int), np.zeros(4000, dtype=bool)
     for look in looks:
-        done, certain = foresee(samples[:look], total, threshold, error / (len(looks) - 1))
+        done, certain = decide_early(samples[:look], total, threshold, error / (len(looks) - 1))
         done &= drawn == 0
         drawn[done], verdict[done] = look, certain[done]
     full = top_two_p_values(samples) < threshold
@@ -54,13 +54,13 @@ def test_the_stated_error_holds_and_draws_are_saved(classes, threshold, error):
 
 def test_draws_that_do_not_differ_are_settled_at_once():
     samples = np.tile([[0.6, 0.4], [0.5, 0.5]], (4, 1, 1))
-    settled, certain = foresee(samples, 32, 0.05, 0.01)
+    settled, certain = decide_early(samples, 32, 0.05, 0.01)
     assert settled.all()
     assert certain.tolist() == [True, False]
 
 
 def test_with_all_draws_everything_is_settled_as_the_test_says():
     samples = simulate(0, 500, 32, 4)
-    settled, certain = foresee(samples, 32, 0.05, 0.01)
+    settled, certain = decide_early(samples, 32, 0.05, 0.01)
     assert settled.all()
     assert np.array_equal(certain, top_two_p_values(samples) < 0.05)

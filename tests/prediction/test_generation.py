@@ -12,7 +12,7 @@ import hf_bam
 from hf_bam.prediction import BamPredictor, Dropout, Ensemble, Plain, Predictor
 
 from ..models import ARCHITECTURES, PAD
-from ..patching.test_hold import GENERATORS
+from ..patching.test_fixed_noise import GENERATORS
 
 TEXTS = ["a film of rare beauty", "well, it exists"]
 OPTIONS = {"max_new_tokens": 6, "min_new_tokens": 3, "do_sample": False, "pad_token_id": PAD}

@@ -104,9 +104,9 @@ def test_an_input_has_the_same_samples_alone_and_in_any_batch(kind, tokenizer):
 def test_adaptive_samples_are_the_first_of_all(tokenizer):
     everything = predictor("classification", tokenizer)
     adaptive = everything.with_settings(adaptive=True)(TEXTS)
-    assert len(set(adaptive.draws)) > 1
+    assert len(set(adaptive.num_samples)) > 1
     for one, other in zip(everything(TEXTS), adaptive, strict=True):
-        np.testing.assert_allclose(other.samples, one.samples[: other.draws], atol=1e-5)
+        np.testing.assert_allclose(other.samples, one.samples[: other.num_samples], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", GENERATORS)

@@ -47,7 +47,7 @@ def test_the_fields_of_a_classification(model, tokenizer):
         assert result.significant == (result.p_value < 0.05)
         assert result.entropy == pytest.approx(result.aleatoric + result.epistemic)
         assert result.epistemic > 0
-        assert result.draws == 16
+        assert result.num_samples == 16
         assert not result.truncated
 
 
@@ -123,13 +123,13 @@ def test_adaptive_sampling_draws_less_and_keeps_the_verdict(model, tokenizer):
     texts = [f"{text} {i}" for i in range(12) for text in TEXTS]
     full = BamPredictor(model, tokenizer, samples=32)(texts)
     adaptive = BamPredictor(model, tokenizer, samples=32, adaptive=True, error=0.05)(texts)
-    assert set(adaptive.draws) <= {4, 8, 16, 32}
-    assert adaptive.draws.mean() < 32
-    assert all(len(result.samples) == result.draws for result in adaptive)
+    assert set(adaptive.num_samples) <= {4, 8, 16, 32}
+    assert adaptive.num_samples.mean() < 32
+    assert all(len(result.samples) == result.num_samples for result in adaptive)
     # Both runs are random: verdicts that hang in the balance may differ between them.
     agreement = np.mean([a.significant == b.significant for a, b in zip(full, adaptive, strict=True)])
     assert agreement > 0.8
-    assert np.isnan(adaptive.samples[-1][adaptive.draws < 32]).all()
+    assert np.isnan(adaptive.samples[-1][adaptive.num_samples < 32]).all()
     with pytest.raises(ValueError, match="adaptive=True has no verdict"):
         BamPredictor(hf_bam.patch(albert(num_labels=1)), tokenizer, adaptive=True)
 
@@ -142,7 +142,7 @@ def test_multi_label(model, tokenizer):
         means = results.samples[:, index].mean(0)
         assert result.labels == [f"LABEL_{i}" for i in range(3) if means[i] > 0.5]
         assert list(result.probabilities.values()) == pytest.approx(means.tolist())
-        for i, doubt in enumerate(result.doubts.values()):
+        for i, doubt in enumerate(result.uncertainties.values()):
             assert doubt.probability == pytest.approx(max(means[i], 1 - means[i]))
             assert doubt.entropy == pytest.approx(doubt.aleatoric + doubt.epistemic)
 

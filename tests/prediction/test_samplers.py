@@ -9,9 +9,9 @@ from torch import nn
 
 import hf_bam
 from hf_bam.prediction import Bam, Dropout, Ensemble, Plain
+from hf_bam.prediction.copies import shared_copy
 from hf_bam.prediction.dropout import SeededDropout
 from hf_bam.prediction.samplers import dropouts
-from hf_bam.prediction.twins import twin
 
 from ..models import ARCHITECTURES, PROMISED, albert, bert
 
@@ -176,7 +176,7 @@ def test_seeded_dropout_is_attention_without_dropout_in_the_limit():
 
 def test_a_twin_shares_tensors_and_nothing_else_that_changes():
     model = hf_bam.patch(bert()).train()
-    other = twin(model).eval()
+    other = shared_copy(model).eval()
     assert model.training
     assert all(module.training for module in model.modules())
     assert not any(module.training for module in other.modules())

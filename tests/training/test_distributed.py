@@ -7,7 +7,7 @@ import torch
 from accelerate import PartialState
 
 from hf_bam.cli import main
-from hf_bam.training import Judge, Recipe, train
+from hf_bam.training import BestModelTracker, Recipe, train
 from hf_bam.training.checkpoints import Checkpoints
 
 from ..processes import launch
@@ -27,13 +27,15 @@ def work(folder, custom):
     for name, (make, rows) in CALM_ONES.items():
         train(model := make(), rows(), collate, RECIPE, folder / name)
         keep(model, folder / f"{name}.pt")
-    judge = Judge(score, "score")
-    train(model := classifier(), examples(), collate, RECIPE, folder / "noisy", judge=judge)
+    best_model = BestModelTracker(score, "score")
+    train(model := classifier(), examples(), collate, RECIPE, folder / "noisy", best_model=best_model)
     keep(model, folder / "noisy.pt")
     try:
-        train(classifier(), examples(), stopping_at(9), RECIPE, folder / "stopped", judge=judge)
+        train(classifier(), examples(), stopping_at(9), RECIPE, folder / "stopped", best_model=best_model)
     except Stopped:
-        train(model := classifier(), examples(), collate, RECIPE, folder / "stopped", judge=judge, resume=True)
+        train(
+            model := classifier(), examples(), collate, RECIPE, folder / "stopped", best_model=best_model, resume=True
+        )
         keep(model, folder / "stopped.pt")
     used = folder / "used"
     used.mkdir(exist_ok=True)

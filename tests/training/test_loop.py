@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
-from hf_bam.training import Judge, Recipe, train
+from hf_bam.training import BestModelTracker, Recipe, train
 
 from .cases import CALM, classifier, collate, examples, pairs, same, translator, weights
 
@@ -104,7 +104,12 @@ def test_the_first_step_is_that_of_adamw(tmp_path):
 def test_best_weights_come_back(tmp_path):
     model, scores = classifier(), Scores([0.1, 0.9, 0.9, 0.5])
     state = train(
-        model, examples(), collate, RECIPE.replace(eval_every=3, max_steps=10), tmp_path, judge=Judge(scores, "score")
+        model,
+        examples(),
+        collate,
+        RECIPE.replace(eval_every=3, max_steps=10),
+        tmp_path,
+        best_model=BestModelTracker(scores, "score"),
     )
     assert state.best == {"step": 6, "score": 0.9, "scores": {"score": 0.9}}
     assert same(weights(model), scores.seen[1])
@@ -112,23 +117,23 @@ def test_best_weights_come_back(tmp_path):
 
 
 def test_less_can_be_better(tmp_path):
-    judge = Judge(Scores([3.0, float("nan"), 2.0]), "score", greater_is_better=False)
-    state = train(classifier(), examples(), collate, RECIPE.replace(eval_every=3), tmp_path, judge=judge)
+    best_model = BestModelTracker(Scores([3.0, float("nan"), 2.0]), "score", greater_is_better=False)
+    state = train(classifier(), examples(), collate, RECIPE.replace(eval_every=3), tmp_path, best_model=best_model)
     assert state.best["step"] == 9
 
 
 def test_patience(tmp_path):
-    judge = Judge(Scores([0.5, 0.4, 0.3, 0.2]), "score")
+    best_model = BestModelTracker(Scores([0.5, 0.4, 0.3, 0.2]), "score")
     recipe = RECIPE.replace(eval_every=2, patience=2)
-    state = train(classifier(), examples(), collate, recipe, tmp_path, judge=judge)
+    state = train(classifier(), examples(), collate, recipe, tmp_path, best_model=best_model)
     assert (state.step, state.best["step"], state.stopped) == (6, 2, True)
 
 
 def test_evaluation_does_not_change_training(tmp_path):
     one, other = classifier(), classifier()
     train(one, examples(), collate, RECIPE, tmp_path / "1")
-    judge = Judge(Scores([1.0, 2.0, 3.0]), "score")
-    train(other, examples(), collate, RECIPE.replace(eval_every=3), tmp_path / "2", judge=judge)
+    best_model = BestModelTracker(Scores([1.0, 2.0, 3.0]), "score")
+    train(other, examples(), collate, RECIPE.replace(eval_every=3), tmp_path / "2", best_model=best_model)
     assert same(weights(one), weights(other))
 
 

@@ -5,7 +5,7 @@ import pytest
 from datasets import Dataset
 
 from hf_bam.training import Result
-from hf_bam.training.evaluation import some_rows
+from hf_bam.training.evaluation import subsample
 from hf_bam.training.results import score_rows, summary
 
 
@@ -42,5 +42,5 @@ def test_results_that_are_none(tmp_path, content):
 
 def test_some_rows_are_spread_over_all():
     rows = Dataset.from_dict({"number": list(range(10))})
-    assert some_rows(rows, 4)["number"][:] == [0, 2, 5, 7]
-    assert len(some_rows(rows, None)) == len(some_rows(rows, 99)) == 10
+    assert subsample(rows, 4)["number"][:] == [0, 2, 5, 7]
+    assert len(subsample(rows, None)) == len(subsample(rows, 99)) == 10

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hf_bam.training import Judge, Recipe, train
+from hf_bam.training import BestModelTracker, Recipe, train
 
 from .cases import classifier, collate, examples, same, weights
 
@@ -29,7 +29,9 @@ def score(model):
 def go(folder, collator=collate, **options):
     """A run with noise, dropout, annealing, accumulation, buckets and evaluations."""
     model = classifier()
-    state = train(model, examples(), collator, RECIPE, folder, judge=Judge(score, "score"), seed=3, **options)
+    state = train(
+        model, examples(), collator, RECIPE, folder, best_model=BestModelTracker(score, "score"), seed=3, **options
+    )
     return model, state
 
 
@@ -103,13 +105,15 @@ def test_without_resume_it_begins_anew(tmp_path, uninterrupted):
 def test_other_settings_are_refused(tmp_path):
     with pytest.raises(Stopped):
         go(tmp_path, stopping_at(15))
-    rows, judge = examples(), Judge(score, "score")
+    rows, best_model = examples(), BestModelTracker(score, "score")
     with pytest.raises(ValueError, match=r"was made with lr=0.005, and this run has 0.001"):
-        train(classifier(), rows, collate, RECIPE.replace(lr=1e-3), tmp_path, judge=judge, seed=3, resume=True)
+        train(
+            classifier(), rows, collate, RECIPE.replace(lr=1e-3), tmp_path, best_model=best_model, seed=3, resume=True
+        )
     with pytest.raises(ValueError, match=r"was made with seed=3, and this run has 4"):
-        train(classifier(), rows, collate, RECIPE, tmp_path, judge=judge, seed=4, resume=True)
+        train(classifier(), rows, collate, RECIPE, tmp_path, best_model=best_model, seed=4, resume=True)
     with pytest.raises(ValueError, match=r"was made with examples=22, and this run has 20"):
-        train(classifier(), examples(20), collate, RECIPE, tmp_path, judge=judge, seed=3, resume=True)
+        train(classifier(), examples(20), collate, RECIPE, tmp_path, best_model=best_model, seed=3, resume=True)
 
 
 def test_killed(tmp_path, uninterrupted):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save
 
-from hf_bam.training import Judge, Recipe, train
+from hf_bam.training import BestModelTracker, Recipe, train
 
 from .cases import CALM, classifier, collate, examples, same, weights
 from .test_folder import rewrite
@@ -93,21 +93,21 @@ def test_tensors_that_do_not_fit(folder, file, action, words):
 
 def test_the_best_weights_have_to_fit_as_well(folder):
     """They are read at the end of training, and looked at before it goes on."""
-    judge = Judge(lambda model: {"score": -1.0}, "score")
+    best_model = BestModelTracker(lambda model: {"score": -1.0}, "score")
     recipe, run = RECIPE.replace(eval_every=2), folder.with_name("judged")
     with pytest.raises(Stopped):
-        go(run, collator=stopping_at(5), judge=judge, recipe=recipe)
+        go(run, collator=stopping_at(5), best_model=best_model, recipe=recipe)
     best = run / "checkpoints" / "step-00000002"
     for name, words in {CLASSIFIER: "classifier.weight is", "classifier.bias": "classifier.bias is"}.items():
         path = best / "model.safetensors"
         content = path.read_bytes()
         rewrite(path, save({**load_file(path), name: torch.ones(1)}))
         with pytest.raises(ValueError, match=rf"step-00000002/model\.safetensors does not fit: {words}"):
-            go(run, collator=stopping_at(0), judge=judge, recipe=recipe, resume=True)
+            go(run, collator=stopping_at(0), best_model=best_model, recipe=recipe, resume=True)
         rewrite(path, content)
     shutil.rmtree(best)
     with pytest.raises(ValueError, match="step-00000002, the best checkpoint, is damaged or missing"):
-        go(run, collator=stopping_at(0), judge=judge, recipe=recipe, resume=True)
+        go(run, collator=stopping_at(0), best_model=best_model, recipe=recipe, resume=True)
 
 
 def test_parameters_that_were_never_trained_need_no_state(tmp_path):

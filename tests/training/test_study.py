@@ -20,7 +20,7 @@ from .conftest import BENCHMARKS
 @pytest.fixture
 def grid(model_folder, data_folder):
     columns = {"text_column": "text", "label_column": "label"}
-    tiny = {"epochs": 1, "holdout": 12, "samples": 3, "doubt_rows": 10, "log_every": 1}
+    tiny = {"epochs": 1, "holdout": 12, "samples": 3, "uncertainty_rows": 10, "log_every": 1}
     return {
         "common": {"recipe": "fast", "model": str(model_folder), **tiny},
         "tasks": {"custom": {"data": data_folder.name, "options": columns}},

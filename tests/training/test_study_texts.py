@@ -13,7 +13,7 @@ from hf_bam.tasks.translation import Translation
 SIZES = {"vocabulary": 120, "width": 16, "heads": 2, "layers": 1, "max_target_length": 12}
 LANGUAGES = {"dataset": "language", "source": "en", "target": "qaa"}
 SURE = 5.0
-SHORT = {"max_steps": 3, "batch_size": 4, "limit": 12, "samples": 3, "doubt_rows": 5}
+SHORT = {"max_steps": 3, "batch_size": 4, "limit": 12, "samples": 3, "uncertainty_rows": 5}
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Doubt and diversity of generated text; tokens of a string are what whitespace separates."""
+"""Uncertainty and diversity of generated text; tokens of a string are what whitespace separates."""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ notebook cell. matplotlib's global state is not touched.
 
 from .attention import attention_heatmap, prior_over_keys
 from .calibration import reliability_diagram
-from .doubt import doubt_histograms, risk_coverage
+from .uncertainty import risk_coverage, uncertainty_histograms
 
 __all__ = [
     "attention_heatmap",
-    "doubt_histograms",
     "prior_over_keys",
     "reliability_diagram",
     "risk_coverage",
+    "uncertainty_histograms",
 ]

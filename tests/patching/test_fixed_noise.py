@@ -41,7 +41,7 @@ def test_cache_and_beams_do_not_change_the_draw(name, noise, beams):
     asked = {"num_beams": beams, "output_scores": True, "return_dict_in_generate": True}
     outputs = []
     for seed, use_cache in ((4, True), (4, False), (5, True)):
-        with hf_bam.sampling(model, seed=seed, hold=True, groups=3):
+        with hf_bam.sampling(model, seed=seed, fixed=True, groups=3):
             outputs.append(generate(model, batch, use_cache=use_cache, **asked))
     cached, uncached, other = outputs
     assert torch.equal(cached.sequences, uncached.sequences)
@@ -52,9 +52,9 @@ def test_cache_and_beams_do_not_change_the_draw(name, noise, beams):
 def test_forwards_repeat_within_the_context_and_rows_differ():
     model = hf_bam.patch(bert(), k=1.0).eval()
     batch = {name: tensor[:1].expand(4, *tensor.shape[1:]) for name, tensor in classification().items()}
-    with hf_bam.sampling(model, hold=True):
+    with hf_bam.sampling(model, fixed=True):
         first, second = model(**batch).logits, model(**batch).logits
-    with hf_bam.sampling(model, hold=True, groups=2):
+    with hf_bam.sampling(model, fixed=True, groups=2):
         grouped = model(**batch).logits
     assert torch.equal(first, second)
     assert first.unique(dim=0).shape[0] == 4
@@ -64,7 +64,7 @@ def test_forwards_repeat_within_the_context_and_rows_differ():
 
 def test_held_noise_follows_the_law():
     model = hf_bam.patch(bert(), k=2.0).eval()
-    with hf_bam.sampling(model, seed=0, hold=True):
+    with hf_bam.sampling(model, seed=0, fixed=True):
         layer = model.bert.encoder.layer[0].attention.self.bam
         noise = layer.log_noise(*torch.zeros(2, 40, 4, 30, 8), use=0)
     s = noise.double().exp().flatten().numpy()
@@ -76,14 +76,14 @@ def test_held_noise_follows_the_law():
 def test_layers_hold_different_noise():
     model = hf_bam.patch(marian(), k=2.0).eval()
     layers = [module.bam for module in model.modules() if hasattr(module, "bam")]
-    with hf_bam.sampling(model, seed=0, hold=True):
+    with hf_bam.sampling(model, seed=0, fixed=True):
         noises = torch.stack([layer.log_noise(*torch.zeros(2, 2, 4, 5, 8), use=0) for layer in layers])
     assert noises.flatten(1).unique(dim=0).shape[0] == len(layers)
 
 
 def test_groups_must_divide_the_batch():
     model = hf_bam.patch(bert()).eval()
-    with hf_bam.sampling(model, hold=True, groups=2), pytest.raises(ValueError, match="groups=2 does not divide"):
+    with hf_bam.sampling(model, fixed=True, groups=2), pytest.raises(ValueError, match="groups=2 does not divide"):
         model(**classification())
 
 

@@ -17,7 +17,7 @@ from ..prediction import Bam, Dropout, Plain, Predictions, Predictor, Regression
 from ..prediction.questions import Answer
 from ..prediction.results import Array
 from ..tasks.base import Task
-from .evaluation import some_rows
+from .evaluation import subsample
 from .predictions import prediction_of, predictor_options
 from .recipe import Recipe
 
@@ -26,25 +26,25 @@ USUAL_DROPOUT = 0.1
 
 
 @dataclass
-class Doubt:
+class Uncertainty:
     """What was found on one set: a row for each method and, for classification, what the methods said."""
 
     table: list[Row]
     comparison: Comparison | None = None
 
 
-def measure_doubt(
+def measure_uncertainty(
     task: Task, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: Dataset, recipe: Recipe
-) -> Doubt:
+) -> Uncertainty:
     """Predicts the rows once and with many draws, and measures both alike."""
-    rows = some_rows(with_text(task, rows), recipe.doubt_rows)
+    rows = subsample(with_text(task, rows), recipe.uncertainty_rows)
     predictors = make_predictors(task, model, tokenizer, recipe)
     labels = task.labels(rows)
     if labels is not None:
         comparison = with_temperatures(compare(predictors, task.inputs(rows), labels))
-        return Doubt(comparison.table, comparison)
+        return Uncertainty(comparison.table, comparison)
     inputs = task.inputs(rows)
-    return Doubt(
+    return Uncertainty(
         [{"method": name, **measure_results(task, rows, method(inputs))} for name, method in predictors.items()]
     )
 
@@ -87,7 +87,7 @@ def regression(task: Task, rows: Dataset, results: Predictions[Any]) -> dict[str
         **task.score(rows, values.tolist()),
         "crps": metrics.crps(targets, results.samples),
         "coverage_90": metrics.interval_coverage(targets, results.samples) if drawn else np.nan,
-        "doubt_error": metrics.spearman(abs(values - targets), spread) if drawn else np.nan,
+        "error_spearman": metrics.spearman(abs(values - targets), spread) if drawn else np.nan,
         "draws": float(len(results.samples)),
     }
 
@@ -103,10 +103,10 @@ def with_entropy(task: Task, rows: Dataset, results: Predictions[Any]) -> dict[s
         **task.score(rows, predictions),
         "entropy": float(np.mean(entropy)),
         "epistemic": float(np.mean([result.epistemic for result in results])),
-        "doubt_error": metrics.spearman(lost, entropy),
+        "error_spearman": metrics.spearman(lost, entropy),
         "aurc": metrics.aurc(lost, entropy),
         **(answers(results, lost) if isinstance(results[0], Answer) else {}),
-        "draws": float(results.draws.max()),
+        "draws": float(results.num_samples.max()),
     }
 
 
@@ -126,6 +126,6 @@ def answers(results: Predictions[Answer], lost: Array) -> dict[str, float]:
     }
     if 0 < wrong.sum() < len(wrong):
         found["error_auroc"] = metrics.error_auroc(wrong, [result.entropy for result in results])
-    if results.draws.min() > 1:
+    if results.num_samples.min() > 1:
         found["pavpu"] = float(metrics.pavpu_from(1 - lost, [result.p_value for result in results]))
     return found

@@ -9,7 +9,7 @@ import hf_bam
 from hf_bam.patching.architectures import SHARES_PREFIX
 from hf_bam.patching.expansion import stochastic_blocks
 from hf_bam.prediction import Bam
-from hf_bam.prediction.folding import draw
+from hf_bam.prediction.batched import draw
 
 from ..models import ARCHITECTURES, albert, bert
 

@@ -14,8 +14,8 @@ from hf_bam.prediction.questions import Answer, Candidate
 from hf_bam.tasks.custom import Custom
 from hf_bam.tasks.squad import Squad
 from hf_bam.training import Recipe
-from hf_bam.training.doubt import make_predictors, measure_doubt, measure_results, regression
 from hf_bam.training.predictions import prediction_of, predictor_options
+from hf_bam.training.uncertainty import make_predictors, measure_results, measure_uncertainty, regression
 
 from ..models import bert
 
@@ -25,7 +25,7 @@ def test_a_plain_model_draws_by_dropout(tokenizer):
     task = Custom("text", "label")
     rows = Dataset.from_dict({"sentence1": ["good film", "bad film", " "] * 2, "label": ["a", "b", "a"] * 2})
     rows = rows.class_encode_column("label")
-    found = measure_doubt(task, model, tokenizer, rows, Recipe(samples=3, doubt_rows=9))
+    found = measure_uncertainty(task, model, tokenizer, rows, Recipe(samples=3, uncertainty_rows=9))
     assert len(found.comparison.labels) == 4  # predictors have nothing to say of empty texts
     names = [row["method"] for row in found.table]
     assert names == ["plain", "MC dropout, 3 draws", "plain + temperature", "MC dropout, 3 draws + temperature"]
@@ -45,7 +45,7 @@ def test_numbers():
     rows = Dataset.from_dict({"sentence1": ["x"] * 40, "label": targets.tolist()})
     found = regression(Custom("text", "label", regression=True), rows, results)
     errors = abs(samples.mean(axis=0) - targets)
-    assert found["doubt_error"] == pytest.approx(spearmanr(samples.std(axis=0), errors).statistic)
+    assert found["error_spearman"] == pytest.approx(spearmanr(samples.std(axis=0), errors).statistic)
     assert found["pearson"] == pytest.approx(np.corrcoef(samples.mean(axis=0), targets)[0, 1])
     assert found["draws"] == 30
 
@@ -57,7 +57,7 @@ def answer(texts, probabilities, null=float("nan")):
     return Answer(
         **doubt,
         probability=probabilities[0],
-        draws=1,
+        num_samples=1,
         answer=texts[0],
         start=0,
         end=1,
@@ -84,14 +84,15 @@ def test_the_doubt_about_answers():
     rows = Dataset.from_dict({"answers": [{"text": [gold], "answer_start": [0]} for gold in golds]})
     given = zip(texts, [0.9, 0.8, 0.3, 0.6], [0.1, 0.2, 0.9, 0.8], [0.01, 0.2, 0.3, 0.01], strict=True)
     results = hf_bam.prediction.Predictions(
-        replace(answer([text], [p]), entropy=entropy, p_value=p_value, draws=4) for text, p, entropy, p_value in given
+        replace(answer([text], [p]), entropy=entropy, p_value=p_value, num_samples=4)
+        for text, p, entropy, p_value in given
     )
     found = measure_results(Squad(version="1.1"), rows, results)
     lost = [0, 0, 1 - 0.8, 1]  # two words of two and of three: F1 is 0.8
     assert found["f1"] == pytest.approx(70)
     assert found["error_auroc"] == 1
     assert found["aurc"] == pytest.approx(np.mean([0, 0, 1 / 3, 1.2 / 4]))
-    assert found["doubt_error"] == pytest.approx(spearmanr([0.1, 0.2, 0.9, 0.8], lost).statistic)
+    assert found["error_spearman"] == pytest.approx(spearmanr([0.1, 0.2, 0.9, 0.8], lost).statistic)
     assert found["ece"] == pytest.approx(np.mean([0.1, 0.2, 0.3, 0.6]))  # each has a bin of its own
     assert found["brier"] == pytest.approx(2 * brier_score_loss([1, 1, 0, 0], [0.9, 0.8, 0.3, 0.6]))
     assert found["pavpu"] == pytest.approx(np.mean([1, 0, 0.2, 0]))

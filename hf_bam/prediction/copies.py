@@ -10,20 +10,20 @@ from torch import nn
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def twin(model: Model) -> Model:
+def shared_copy(model: Model) -> Model:
     """A copy of the modules of a model, with their flags and numbers; parameters, buffers and hooks are shared."""
     copies: dict[int, nn.Module] = {}
-    return _twin(model, copies)
+    return _shared_copy(model, copies)
 
 
-def _twin(module: Model, copies: dict[int, nn.Module]) -> Model:
+def _shared_copy(module: Model, copies: dict[int, nn.Module]) -> Model:
     if id(module) in copies:
         return copies[id(module)]  # type: ignore[return-value]
     other: Any = object.__new__(type(module))
     copies[id(module)] = other
     other.__dict__.update(module.__dict__)
     other.__dict__["_modules"] = {
-        name: None if child is None else _twin(child, copies) for name, child in module._modules.items()
+        name: None if child is None else _shared_copy(child, copies) for name, child in module._modules.items()
     }
     for name, value in module.__dict__.items():
         if isinstance(value, MethodType) and value.__self__ is module:  # Accelerate puts such a forward there

@@ -19,7 +19,7 @@ SHOWN = {"loss": "loss", "task_loss": "task", "kl": "kl", "kl_weight": "weight",
 """What the bar shows of a line of the log, and under which name."""
 
 
-class Journal:
+class RunLogger:
     """Averages the terms of the loss between two lines of the log.
 
     Args:

@@ -53,7 +53,7 @@ def _height(line: Line2D) -> float:
 
 
 @styled()
-def doubt_histograms(
+def uncertainty_histograms(
     errors: Numbers,
     scores: Numbers,
     out_scores: Numbers | None = None,
