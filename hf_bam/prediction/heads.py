@@ -27,8 +27,8 @@ from .samplers import Sampler
 class Settings:
     """How a [`Predictor`][hf_bam.prediction.Predictor] draws and judges; some fields are for one kind of model."""
 
-    samples: int = 32
-    """Draws for each input."""
+    num_samples: int = 32
+    """Samples for each input."""
     threshold: float = 0.05
     """The lead of the most probable class is significant when the p-value of its t-test is lower."""
     paired: bool = False
@@ -67,7 +67,7 @@ class Settings:
         if not 0 < self.temperature < math.inf:
             raise ValueError(f"temperature={self.temperature!r} is not valid; it must be a number above 0.")
         for name, least in {
-            "samples": 1,
+            "num_samples": 1,
             "max_length": 1,
             "max_answer_tokens": 1,
             "n_best": 1,
@@ -93,7 +93,7 @@ class Head(ABC):
         self.sampler = sampler
         self.tokenizer = tokenizer
         self.settings = settings
-        self.number = min(settings.samples, sampler.limit or settings.samples)
+        self.number = min(settings.num_samples, sampler.limit or settings.num_samples)
         self.seed = new_seed() if settings.seed is None else settings.seed
 
     @property

@@ -48,7 +48,7 @@ class Predictor:
     Args:
         sampler: where the draws come from: [`Bam`][hf_bam.prediction.Bam], `Dropout`, `Ensemble` or `Plain`.
         tokenizer: the model's.
-        samples: draws for each input.
+        num_samples: samples for each input.
         head: what the model predicts: "classification", "multi-label", "regression", "tokens", "question-answering" or
             "generation". Told from the model by default.
         batch_size: inputs at a time.
@@ -63,7 +63,7 @@ class Predictor:
         self,
         sampler: Sampler,
         tokenizer: PreTrainedTokenizerBase,
-        samples: int = 32,
+        num_samples: int = 32,
         *,
         head: str | None = None,
         batch_size: int = 16,
@@ -77,7 +77,7 @@ class Predictor:
         self.batch_size = batch_size
         self.progress = progress
         limit = longest(sampler.model, tokenizer) if max_length is None else max_length
-        self.settings = Settings(samples=samples, max_length=limit, seed=seed, **settings)
+        self.settings = Settings(num_samples=num_samples, max_length=limit, seed=seed, **settings)
         self.head_name = head or head_of(sampler.model)
         if self.head_name not in HEADS:
             raise ValueError(f"head={self.head_name!r} is not known; choose one of {', '.join(HEADS)}.")
@@ -175,13 +175,13 @@ class BamPredictor(Predictor):
         self,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        samples: int = 32,
+        num_samples: int = 32,
         *,
         dropout: float | None = None,
         token_budget: int = 8192,
         **options: Any,
     ) -> None:
-        super().__init__(Bam(model, token_budget, dropout), tokenizer, samples, **options)
+        super().__init__(Bam(model, token_budget, dropout), tokenizer, num_samples, **options)
 
 
 def longest(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:

@@ -24,10 +24,10 @@ def predictors(tokenizer):
     return {
         "plain": Predictor(Plain(model), tokenizer),
         "temperature": Predictor(Plain(model), tokenizer).calibrated(TEXTS, LABELS),
-        "dropout": Predictor(Dropout(model, rate=0.1), tokenizer, samples=8),
+        "dropout": Predictor(Dropout(model, rate=0.1), tokenizer, num_samples=8),
         "ensemble": Predictor(Ensemble([model, bert(vocab_size=len(tokenizer))]), tokenizer),
-        "BAM": BamPredictor(model, tokenizer, samples=8),
-        "BAM, adaptive": BamPredictor(model, tokenizer, samples=32, adaptive=True),
+        "BAM": BamPredictor(model, tokenizer, num_samples=8),
+        "BAM, adaptive": BamPredictor(model, tokenizer, num_samples=32, adaptive=True),
     }
 
 

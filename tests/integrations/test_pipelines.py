@@ -56,22 +56,24 @@ def test_an_ordinary_translation_pipeline_is_unchanged(single_tokenizer):
 
 def test_classification_tells_its_doubt(tokenizer):
     model = hf_bam.patch(bert(vocab_size=len(tokenizer), **ALIKE), k=1.0)
-    classify = pipeline("bam-text-classification", model=model, tokenizer=tokenizer, device="cpu", samples=8)
+    classify = pipeline("bam-text-classification", model=model, tokenizer=tokenizer, device="cpu", num_samples=8)
     results = classify(TEXTS)
-    expected = BamPredictor(model, tokenizer, samples=8)(TEXTS[:1])[0]
+    expected = BamPredictor(model, tokenizer, num_samples=8)(TEXTS[:1])[0]
     assert results[0]["label"] == expected.label
     assert results[0]["probability"] == pytest.approx(expected.probability)
     assert {"std", "p_value", "significant", "entropy", "aleatoric", "epistemic", "num_samples"} <= set(results[0])
-    assert classify("one text", samples=3)["num_samples"] == 3
+    assert classify("one text", num_samples=3)["num_samples"] == 3
 
 
 def test_tokens_and_questions(tokenizer):
     config = bert(vocab_size=len(tokenizer), num_labels=2, **ALIKE).config
     tagger = hf_bam.patch(BertForTokenClassification(config))
-    tokens = pipeline("bam-token-classification", model=tagger, tokenizer=tokenizer, device="cpu", samples=3)(TEXTS[0])
+    tokens = pipeline("bam-token-classification", model=tagger, tokenizer=tokenizer, device="cpu", num_samples=3)(
+        TEXTS[0]
+    )
     assert [token["text"] for token in tokens["tokens"]] == TEXTS[0].split()
     reader = hf_bam.patch(BertForQuestionAnswering(config))
-    answer = pipeline("bam-question-answering", model=reader, tokenizer=tokenizer, device="cpu", samples=3)
+    answer = pipeline("bam-question-answering", model=reader, tokenizer=tokenizer, device="cpu", num_samples=3)
     for item in ({"question": QUESTION, "context": CONTEXT}, (QUESTION, CONTEXT)):
         result = answer(item)
         assert CONTEXT[result["start"] : result["end"]] == result["answer"]
@@ -80,7 +82,7 @@ def test_tokens_and_questions(tokenizer):
 
 def test_translation(single_tokenizer):
     model = hf_bam.patch(marian(vocab_size=len(single_tokenizer), init_std=0.5), k=1.0)
-    options = {"generation": {"max_new_tokens": 5, "pad_token_id": PAD}, "samples": 4, "hypotheses": 2}
+    options = {"generation": {"max_new_tokens": 5, "pad_token_id": PAD}, "num_samples": 4, "hypotheses": 2}
     result = pipeline("bam-translation", model=model, tokenizer=single_tokenizer, device="cpu", **options)(TEXTS[0])
     assert len(result["hypotheses"]) == 2
     assert result["epistemic"] > 0

@@ -21,7 +21,7 @@ tokenizer = AutoTokenizer.from_pretrained(get_model_path())
 torch.manual_seed(0)
 model = hf_bam.patch(bert(vocab_size=len(tokenizer), initializer_range=0.3), k=1.0)
 texts = [f"text number {i}" for i in range(7)]
-plain, bam = Predictor(Plain(model), tokenizer)(texts), BamPredictor(model, tokenizer, samples=4)(texts)
+plain, bam = Predictor(Plain(model), tokenizer)(texts), BamPredictor(model, tokenizer, num_samples=4)(texts)
 with open(f"{sys.argv[1]}/{state.process_index}-of-{state.num_processes}.pkl", "wb") as file:
     pickle.dump((plain.samples, bam.samples), file)
 """

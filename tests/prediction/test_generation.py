@@ -45,7 +45,7 @@ def test_the_text_is_that_of_the_mean_model_and_scores_are_its_own(model, single
 
 
 def test_draws_say_what_is_known_and_what_is_not(model, single_tokenizer):
-    results = BamPredictor(model, single_tokenizer, samples=12, generation=OPTIONS)(TEXTS)
+    results = BamPredictor(model, single_tokenizer, num_samples=12, generation=OPTIONS)(TEXTS)
     for result in results:
         assert result.samples.shape == (12, len(result.tokens))
         assert result.epistemic > 0
@@ -61,10 +61,10 @@ def test_draws_say_what_is_known_and_what_is_not(model, single_tokenizer):
 @pytest.mark.parametrize("decoding", [{}, {"num_beams": 3}, {"do_sample": True}])
 def test_hypotheses_come_from_one_draw_each(model, single_tokenizer, decoding):
     options = {**OPTIONS, **decoding}
-    predictor = BamPredictor(model, single_tokenizer, samples=2, hypotheses=5, generation=options)
+    predictor = BamPredictor(model, single_tokenizer, num_samples=2, hypotheses=5, generation=options)
     results, again = predictor(TEXTS), predictor(TEXTS)
     uncached = BamPredictor(
-        model, single_tokenizer, samples=2, hypotheses=5, generation={**options, "use_cache": False}
+        model, single_tokenizer, num_samples=2, hypotheses=5, generation={**options, "use_cache": False}
     )(TEXTS)
     for result, same, plain in zip(results, again, uncached, strict=True):
         assert len(result.hypotheses) == 5
@@ -80,11 +80,11 @@ def test_what_is_not_random_runs_once(single_tokenizer):
     batches = []
     model.get_encoder().register_forward_hook(lambda module, args, output: batches.append(len(output[0])))
     once = BamPredictor(
-        hf_bam.patch(model, k=1.0, attention="cross"), single_tokenizer, samples=8, generation=OPTIONS
+        hf_bam.patch(model, k=1.0, attention="cross"), single_tokenizer, num_samples=8, generation=OPTIONS
     )(TEXTS)
     assert batches == [2, 2]  # to generate, and to score all draws
     batches.clear()
-    BamPredictor(hf_bam.patch(model, k=1.0), single_tokenizer, samples=8, generation=OPTIONS)(TEXTS)
+    BamPredictor(hf_bam.patch(model, k=1.0), single_tokenizer, num_samples=8, generation=OPTIONS)(TEXTS)
     assert batches == [2, 16]
     assert all(result.epistemic > 0 for result in once)
 
@@ -93,7 +93,7 @@ def test_rivals_generate_too(single_tokenizer):
     model = ARCHITECTURES["marian"].build(vocab_size=len(single_tokenizer), init_std=0.5)
     other = ARCHITECTURES["marian"].build(vocab_size=len(single_tokenizer), init_std=0.5)
     for sampler in (Dropout(model, rate=0.3), Ensemble([model, other])):
-        result = Predictor(sampler, single_tokenizer, samples=4, hypotheses=3, generation=OPTIONS)(TEXTS)[0]
+        result = Predictor(sampler, single_tokenizer, num_samples=4, hypotheses=3, generation=OPTIONS)(TEXTS)[0]
         assert result.epistemic > 0
         assert len(result.hypotheses) == min(3, sampler.limit or 3)
         assert model.training  # as it was built
@@ -101,5 +101,7 @@ def test_rivals_generate_too(single_tokenizer):
 
 def test_the_global_random_state_is_left_alone(model, single_tokenizer):
     before = torch.get_rng_state()
-    BamPredictor(model, single_tokenizer, samples=2, hypotheses=2, generation={**OPTIONS, "do_sample": True})(TEXTS)
+    BamPredictor(model, single_tokenizer, num_samples=2, hypotheses=2, generation={**OPTIONS, "do_sample": True})(
+        TEXTS
+    )
     assert torch.equal(torch.get_rng_state(), before)

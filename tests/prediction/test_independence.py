@@ -69,7 +69,7 @@ def predictor(kind, tokenizer, **options):
     torch.manual_seed(0)
     model = hf_bam.patch(build(vocab_size=len(tokenizer), **changes), k=1.0).eval()
     limits = {"max_length": 40, "stride": 5} if kind == "question-answering" else {}
-    return BamPredictor(model, tokenizer, samples=6, progress=False, **limits, **options)
+    return BamPredictor(model, tokenizer, num_samples=6, progress=False, **limits, **options)
 
 
 def writer(name, tokenizer, **options):
@@ -78,7 +78,7 @@ def writer(name, tokenizer, **options):
     special = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.sep_token_id}
     model = hf_bam.patch(build(vocab_size=len(tokenizer), **special, **changes), k=1.0).eval()
     generation = {"max_new_tokens": 6, "do_sample": False}
-    options = {"samples": 4, "hypotheses": 3, "generation": generation, **options}
+    options = {"num_samples": 4, "hypotheses": 3, "generation": generation, **options}
     return BamPredictor(model, tokenizer, progress=False, **options)
 
 
@@ -144,7 +144,7 @@ def test_eight_threads_give_exactly_the_sequential_results(kind, training, token
     torch.manual_seed(0)
     model = hf_bam.patch(bert(vocab_size=len(tokenizer), **LARGE), k=1.0).train(training)
     model.bert.encoder.layer[0].eval()
-    predict = Predictor(SAMPLERS[kind](model), tokenizer, samples=4, progress=False, max_length=8, batch_size=4)
+    predict = Predictor(SAMPLERS[kind](model), tokenizer, num_samples=4, progress=False, max_length=8, batch_size=4)
     calls = [TEXTS[i : i + 1 + i % 5] for i in range(40)]
     modes, hooks = [m.training for m in model.modules()], [len(m._forward_pre_hooks) for m in model.modules()]
     expected = [predict(texts).samples for texts in calls]
@@ -172,7 +172,7 @@ def test_training_goes_on_while_another_thread_predicts(tokenizer):
         model = hf_bam.patch(bert(vocab_size=len(tokenizer)), k=1.0).train()
         batch = classification()
         stop = threading.Event()
-        predict = BamPredictor(model, tokenizer, samples=2, progress=False)
+        predict = BamPredictor(model, tokenizer, num_samples=2, progress=False)
 
         def ask():
             while not stop.is_set():

@@ -21,7 +21,7 @@ FIRST, SECOND = map(list, zip(*PAIRS, strict=True))
 def predict(tokenizer):
     torch.manual_seed(0)
     model = hf_bam.patch(bert(vocab_size=len(tokenizer), initializer_range=0.3), k=1.0).eval()
-    return BamPredictor(model, tokenizer, samples=3, progress=False)
+    return BamPredictor(model, tokenizer, num_samples=3, progress=False)
 
 
 def rows(**columns):
@@ -120,7 +120,7 @@ def test_anything_else_is_an_error(predict, tokenizer, case):
 
 def test_a_significant_lead_is_no_confidence(predict):
     """The test compares means, so it gets significant with the number of samples, however small the lead."""
-    few, many = (predict.with_settings(samples=number)(TEXTS) for number in (4, 400))
+    few, many = (predict.with_settings(num_samples=number)(TEXTS) for number in (4, 400))
     assert sum(result.significant for result in many) >= sum(result.significant for result in few)
     assert any(result.significant and result.probability < 0.6 for result in many)
     assert all(result.significant == (result.p_value < 0.05) for result in many)

@@ -33,7 +33,7 @@ def words(model, head):
 
 
 def test_the_fields_of_a_classification(model, tokenizer):
-    results = BamPredictor(model, tokenizer, samples=16)(TEXTS)
+    results = BamPredictor(model, tokenizer, num_samples=16)(TEXTS)
     assert len(results) == 4
     assert results.samples.shape == (16, 4, 3)
     np.testing.assert_allclose(results.samples.sum(-1), 1, atol=1e-6)
@@ -52,7 +52,7 @@ def test_the_fields_of_a_classification(model, tokenizer):
 
 
 def test_results_do_not_depend_on_how_inputs_are_given(model, tokenizer):
-    predictor = BamPredictor(model, tokenizer, samples=4)
+    predictor = BamPredictor(model, tokenizer, num_samples=4)
     listed = predictor(TEXTS)
     dataset = predictor(Dataset.from_dict({"text": TEXTS}))
     streamed = list(predictor.stream(iter(TEXTS)))
@@ -64,7 +64,7 @@ def test_results_do_not_depend_on_how_inputs_are_given(model, tokenizer):
 
 
 def test_pairs(model, tokenizer):
-    predictor = BamPredictor(model, tokenizer, samples=2)
+    predictor = BamPredictor(model, tokenizer, num_samples=2)
     pairs = [("first", "second"), ("third", "fourth")]
     columns = Dataset.from_dict({"a": ["first", "third"], "b": ["second", "fourth"]})
     assert np.array_equal(predictor(pairs).samples, predictor(columns, columns=("a", "b")).samples)
@@ -73,9 +73,9 @@ def test_pairs(model, tokenizer):
 
 def test_peft_models(model, tokenizer):
     pairs = [("first", "second"), ("third one", "fourth")]
-    before = BamPredictor(model, tokenizer, samples=4)(pairs).samples
+    before = BamPredictor(model, tokenizer, num_samples=4)(pairs).samples
     wrapped = get_peft_model(model, LoraConfig(target_modules=["query"], r=2, task_type="SEQ_CLS"))
-    after = BamPredictor(wrapped, tokenizer, samples=4)(pairs)
+    after = BamPredictor(wrapped, tokenizer, num_samples=4)(pairs)
     np.testing.assert_allclose(after.samples, before, atol=1e-5)  # a fresh adapter changes nothing
 
 
@@ -91,10 +91,10 @@ def test_order_is_kept_over_many_batches(model, tokenizer):
 
 
 def test_seeds(model, tokenizer):
-    samples = {seed: BamPredictor(model, tokenizer, samples=4, seed=seed)(TEXTS).samples for seed in (0, 1)}
-    assert np.array_equal(samples[0], BamPredictor(model, tokenizer, samples=4, seed=0)(TEXTS).samples)
+    samples = {seed: BamPredictor(model, tokenizer, num_samples=4, seed=seed)(TEXTS).samples for seed in (0, 1)}
+    assert np.array_equal(samples[0], BamPredictor(model, tokenizer, num_samples=4, seed=0)(TEXTS).samples)
     assert not np.array_equal(samples[0], samples[1])
-    afresh = BamPredictor(model, tokenizer, samples=4, seed=None)
+    afresh = BamPredictor(model, tokenizer, num_samples=4, seed=None)
     assert not np.array_equal(afresh(TEXTS).samples, afresh(TEXTS).samples)
 
 
@@ -113,16 +113,16 @@ def test_a_deterministic_model_has_no_epistemic_doubt(model, tokenizer):
 
 
 def test_long_texts_are_cut_and_say_so(model, tokenizer):
-    results = BamPredictor(model, tokenizer, samples=2)(["word " * 500, "word"])
+    results = BamPredictor(model, tokenizer, num_samples=2)(["word " * 500, "word"])
     assert [result.truncated for result in results] == [True, False]
-    short = BamPredictor(model, tokenizer, samples=2, max_length=4)(["a b c d e f"])
+    short = BamPredictor(model, tokenizer, num_samples=2, max_length=4)(["a b c d e f"])
     assert short[0].truncated
 
 
 def test_adaptive_sampling_draws_less_and_keeps_the_verdict(model, tokenizer):
     texts = [f"{text} {i}" for i in range(12) for text in TEXTS]
-    full = BamPredictor(model, tokenizer, samples=32)(texts)
-    adaptive = BamPredictor(model, tokenizer, samples=32, adaptive=True, error=0.05)(texts)
+    full = BamPredictor(model, tokenizer, num_samples=32)(texts)
+    adaptive = BamPredictor(model, tokenizer, num_samples=32, adaptive=True, error=0.05)(texts)
     assert set(adaptive.num_samples) <= {4, 8, 16, 32}
     assert adaptive.num_samples.mean() < 32
     assert all(len(result.samples) == result.num_samples for result in adaptive)
@@ -136,7 +136,7 @@ def test_adaptive_sampling_draws_less_and_keeps_the_verdict(model, tokenizer):
 
 def test_multi_label(model, tokenizer):
     model.config.problem_type = "multi_label_classification"
-    results = BamPredictor(model, tokenizer, samples=16)(TEXTS)
+    results = BamPredictor(model, tokenizer, num_samples=16)(TEXTS)
     assert results.samples.shape == (16, 4, 3)
     for index, result in enumerate(results):
         means = results.samples[:, index].mean(0)
@@ -149,7 +149,7 @@ def test_multi_label(model, tokenizer):
 
 def test_regression(tokenizer):
     model = hf_bam.patch(bert(vocab_size=len(tokenizer), initializer_range=0.3, num_labels=1), k=1.0)
-    predictor = BamPredictor(model, tokenizer, samples=40, level=0.8)
+    predictor = BamPredictor(model, tokenizer, num_samples=40, level=0.8)
     assert predictor.head_name == "regression"
     with pytest.raises(ValueError, match="this model gives 3"):
         BamPredictor(hf_bam.patch(bert(vocab_size=len(tokenizer))), tokenizer, head="regression")(TEXTS)
@@ -163,7 +163,7 @@ def test_regression(tokenizer):
 
 
 def test_token_classification(model, tokenizer):
-    results = BamPredictor(words(model, BertForTokenClassification), tokenizer, samples=8)(
+    results = BamPredictor(words(model, BertForTokenClassification), tokenizer, num_samples=8)(
         ["Rare beauty!", "unbelievably bad"]
     )
     first = results[0].tokens
@@ -189,7 +189,9 @@ def test_the_temperature_is_fitted_by_likelihood(model, tokenizer):
     assert calibrated.settings.temperature == pytest.approx(2.5, rel=0.25)
     assert predictor.settings.temperature == 1.0
     assert [r.label for r in calibrated(TEXTS)] == [r.label for r in predictor(TEXTS)]
-    assert BamPredictor(model, tokenizer, samples=4).calibrated(texts[:40], labels[:40]).settings.temperature != 1.0
+    assert (
+        BamPredictor(model, tokenizer, num_samples=4).calibrated(texts[:40], labels[:40]).settings.temperature != 1.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -211,13 +213,13 @@ def test_the_temperature_is_fitted_by_likelihood(model, tokenizer):
 )
 def test_bad_input_is_told(model, tokenizer, inputs, error, said):
     with pytest.raises(error, match=said):
-        BamPredictor(model, tokenizer, samples=2)(inputs)
+        BamPredictor(model, tokenizer, num_samples=2)(inputs)
 
 
 def test_bad_settings_are_told(model, tokenizer):
     for wrong in (0, 2.5, True):
-        with pytest.raises(ValueError, match="samples="):
-            BamPredictor(model, tokenizer, samples=wrong)
+        with pytest.raises(ValueError, match="num_samples="):
+            BamPredictor(model, tokenizer, num_samples=wrong)
     for name, wrong in {
         "threshold": 5,
         "error": 0,
@@ -249,7 +251,7 @@ def memory():
 def test_a_stream_does_not_keep_what_it_gave_out(tokenizer):
     """100,000 inputs: memory stays bounded, and the model is free between the windows."""
     model = hf_bam.patch(bert(vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1, num_attention_heads=1))
-    predictor = BamPredictor(model, tokenizer, samples=2, batch_size=512, token_budget=100_000)
+    predictor = BamPredictor(model, tokenizer, num_samples=2, batch_size=512, token_budget=100_000)
     stream = predictor.stream(f"text {i % 50}" for i in range(100_000))
     for _ in range(6_000):
         next(stream)
@@ -263,14 +265,14 @@ def test_a_stream_does_not_keep_what_it_gave_out(tokenizer):
 
 
 def test_progress_is_shown_when_asked_for(model, tokenizer, capsys):
-    BamPredictor(model, tokenizer, samples=2)(TEXTS)
+    BamPredictor(model, tokenizer, num_samples=2)(TEXTS)
     assert capsys.readouterr().err == ""
-    BamPredictor(model, tokenizer, samples=2, progress=True)(TEXTS)
+    BamPredictor(model, tokenizer, num_samples=2, progress=True)(TEXTS)
     assert "input/s" in capsys.readouterr().err
 
 
 def test_inference_mode_and_dropout_through_the_same_interface(model, tokenizer):
     with torch.inference_mode():
-        results = Predictor(Dropout(model, rate=0.2), tokenizer, samples=8)(TEXTS)
+        results = Predictor(Dropout(model, rate=0.2), tokenizer, num_samples=8)(TEXTS)
     assert results.samples.shape == (8, 4, 3)
     assert all(result.epistemic > 0 for result in results)

@@ -58,7 +58,7 @@ def test_no_answer_is_one_of_the_choices_when_asked_for(model, tokenizer):
 
 
 def test_draws_are_averaged_and_their_doubt_is_told(model, tokenizer):
-    result = BamPredictor(model, tokenizer, samples=12, n_best=6)({"question": QUESTION, "context": CONTEXT})[0]
+    result = BamPredictor(model, tokenizer, num_samples=12, n_best=6)({"question": QUESTION, "context": CONTEXT})[0]
     assert len(result.n_best) == 6
     assert result.samples.shape == (12, 6)
     probabilities = [candidate.probability for candidate in result.n_best]
@@ -80,21 +80,21 @@ def test_the_doubt_is_about_all_spans_however_many_are_shown(model, tokenizer, n
 
 def test_long_contexts_are_split_and_answers_keep_their_place(model, tokenizer):
     long = " ".join(f"{CONTEXT} Number {i}." for i in range(12))
-    predictor = BamPredictor(model, tokenizer, samples=3, max_length=64, stride=16, n_best=20)
+    predictor = BamPredictor(model, tokenizer, num_samples=3, max_length=64, stride=16, n_best=20)
     result = predictor([(QUESTION, long)])[0]
     assert all(long[c.start : c.end] == c.answer for c in result.n_best)
     assert max(c.start for c in result.n_best) > 300  # beyond the first window
-    whole = BamPredictor(model, tokenizer, samples=3)([(QUESTION, CONTEXT)])[0]
+    whole = BamPredictor(model, tokenizer, num_samples=3)([(QUESTION, CONTEXT)])[0]
     assert whole.answer in CONTEXT
 
 
 def test_answers_are_not_longer_than_allowed(model, tokenizer):
-    result = BamPredictor(model, tokenizer, samples=2, max_answer_tokens=2)([(QUESTION, CONTEXT)])[0]
+    result = BamPredictor(model, tokenizer, num_samples=2, max_answer_tokens=2)([(QUESTION, CONTEXT)])[0]
     assert all(len(tokenizer.tokenize(c.answer)) <= 2 for c in result.n_best)
 
 
 def test_bad_questions_are_told(model, tokenizer):
-    predictor = BamPredictor(model, tokenizer, samples=2, max_length=40)
+    predictor = BamPredictor(model, tokenizer, num_samples=2, max_length=40)
     with pytest.raises(TypeError, match=r"comes as the pair \(question, context\)"):
         predictor(["only a question"])
     with pytest.raises(ValueError, match="leaves no room for a context"):

@@ -106,7 +106,7 @@ def test_columns_that_the_model_does_not_take_are_left_out(tokenizer):
 def test_inputs_and_labels_fit_the_predictor(checkpoint):
     task = get_task("mnli")
     model, tokenizer = task.build(checkpoint, Data(PAIRS, {"dev": PAIRS}))
-    predictor = hf_bam.BamPredictor(hf_bam.patch(model), tokenizer, samples=2)
+    predictor = hf_bam.BamPredictor(hf_bam.patch(model), tokenizer, num_samples=2)
     comparison = hf_bam.compare({"BAM": predictor}, task.inputs(PAIRS), task.labels(PAIRS))
     assert comparison.labels.tolist() == [1, 2, 0]
     assert comparison.label_names == ["x", "y", "z"]

@@ -250,6 +250,6 @@ def test_a_predictor_takes_the_inputs_and_finds_the_same_translations(built, dat
     model, tokenizer = built
     hf_bam.patch(model)
     rows = data.evaluation["dev"]
-    results = hf_bam.BamPredictor(model, tokenizer, samples=2)(TASK.inputs(rows))
+    results = hf_bam.BamPredictor(model, tokenizer, num_samples=2)(TASK.inputs(rows))
     assert [result.text for result in results] == TASK.decode(rows, None, outputs_of(TASK, built, rows), tokenizer)
     assert all(token.entropy > 0 <= token.epistemic for result in results for token in result.tokens)

@@ -44,7 +44,7 @@ def trained(data):
 
 @pytest.fixture(scope="module")
 def predictions(trained, data):
-    return hf_bam.BamPredictor(*trained, samples=16)(TASK.inputs(data.evaluation["test"]))
+    return hf_bam.BamPredictor(*trained, num_samples=16)(TASK.inputs(data.evaluation["test"]))
 
 
 def of_kind(rows, *kinds):
