@@ -1,7 +1,7 @@
 """Fields of settings dataclasses: one way to declare, check, describe and read them.
 
-A field says its type by its annotation and its range or choices by [`setting`][hf_bam.fields.setting]. The string below
-a field describes it; `--help` and the reference show the same string.
+A field declares its type by its annotation and its range or choices by `setting`. The string below a field describes
+it; `--help` and the reference show the same string.
 """
 
 from __future__ import annotations
@@ -71,13 +71,16 @@ def type_name(item: dataclasses.Field[Any]) -> str:
     return item.type.__name__ if isinstance(item.type, type) else str(item.type)
 
 
-def check_fields(settings: Any) -> None:
+def check_fields(settings: Any, owner: str | None = None) -> None:
     """Raise `ValueError` for the first field of a dataclass whose value has another type, range or choice.
 
     A whole number becomes a float where the annotation says so, and "none" becomes None where that is allowed.
+
+    Args:
+        owner: name of the settings in the error; that of their class by default.
     """
     for item in dataclasses.fields(settings):
-        value = checked(item, getattr(settings, item.name), type(settings).__name__)
+        value = checked(item, getattr(settings, item.name), owner or type(settings).__name__)
         object.__setattr__(settings, item.name, value)
 
 
