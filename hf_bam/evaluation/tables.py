@@ -20,9 +20,10 @@ def as_text(rows: Sequence[Row]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def as_markdown(rows: Sequence[Row]) -> str:
+def as_markdown(rows: Sequence[Row], text_columns: int = 1) -> str:
+    """Return a Markdown table; the first `text_columns` columns are aligned left, the others right."""
     header, *body = _cells(rows)
-    rule = [":---", *["---:"] * (len(header) - 1)]
+    rule = [":---" if i < text_columns else "---:" for i in range(len(header))]
     return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *body)) + "\n"
 
 

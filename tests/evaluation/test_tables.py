@@ -18,3 +18,8 @@ def test_text():
 
 def test_markdown():
     assert as_markdown(ROWS).splitlines()[1:3] == ["| :--- | ---: | ---: | ---: |", "| plain | 0.500 | 1 |  |"]
+
+
+def test_markdown_with_two_text_columns():
+    rule = as_markdown([{"task": "cola", "method": "plain", "nll": 0.5}], text_columns=2).splitlines()[1]
+    assert rule == "| :--- | :--- | ---: |"
