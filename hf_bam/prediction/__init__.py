@@ -1,16 +1,36 @@
-"""Predictions with an honest measure of doubt."""
+"""Predictions with their uncertainty.
 
-from .heads import Settings
+A [`Predictor`][hf_bam.prediction.Predictor] reads inputs, a sampler draws outputs of the model (Bayesian attention,
+Monte Carlo dropout, an ensemble, or one deterministic pass), and a head turns them into results. This package imports
+`patching` and `attention` for the samplers and `evaluation` for the metrics; tasks, training and integrations use it.
+"""
+
+from .heads import (
+    Answer,
+    Candidate,
+    Classification,
+    GeneratedToken,
+    Generation,
+    MultiLabel,
+    Regression,
+    Token,
+    Tokens,
+)
 from .predictor import BamPredictor, Predictor
-from .results import Classification, MultiLabel, Predictions, Regression, Token, Tokens, Uncertainty
+from .results import Predictions, Uncertainty
 from .samplers import Bam, Dropout, Ensemble, Plain, Sampler
+from .settings import Settings
 
 __all__ = [
+    "Answer",
     "Bam",
     "BamPredictor",
+    "Candidate",
     "Classification",
     "Dropout",
     "Ensemble",
+    "GeneratedToken",
+    "Generation",
     "MultiLabel",
     "Plain",
     "Predictions",

@@ -14,31 +14,14 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..evaluation.labels import label_indices
-from ..evaluation.temperature import best_temperature
+from ..evaluation.temperature import fit_temperature
 from ..patching.architectures import OUTPUTS
-from .generation import TextGeneration
-from .heads import (
-    Head,
-    MultiLabelClassification,
-    SequenceClassification,
-    Settings,
-    TextRegression,
-    TokenClassification,
-    labels_of,
-)
+from .heads import HEADS, Head, labels_of
 from .inputs import chunks, texts_of
-from .questions import QuestionAnswering
 from .results import Predictions
 from .samplers import Bam, Sampler
+from .settings import Settings
 
-HEADS: dict[str, type[Head]] = {
-    "classification": SequenceClassification,
-    "multi-label": MultiLabelClassification,
-    "regression": TextRegression,
-    "tokens": TokenClassification,
-    "question-answering": QuestionAnswering,
-    "generation": TextGeneration,
-}
 NOT_SAID = int(1e6)  # tokenizers without a maximum length say a very large one
 
 
@@ -81,7 +64,7 @@ class Predictor:
         self.head_name = head or head_of(sampler.model)
         if self.head_name not in HEADS:
             raise ValueError(f"head={self.head_name!r} is not known; choose one of {', '.join(HEADS)}.")
-        if self.settings.adaptive and not HEADS[self.head_name].adapts:
+        if self.settings.adaptive and not HEADS[self.head_name].adaptive:
             raise ValueError(f"adaptive=True has no verdict to settle with head={self.head_name!r}.")
 
     @property
@@ -121,7 +104,7 @@ class Predictor:
         plain = self.with_settings(temperature=1.0, adaptive=False)
         texts = list(self.items(inputs, columns))
         truth = label_indices(labels, self.label_names, len(texts))
-        return self.with_settings(temperature=best_temperature(truth, plain(texts).samples))
+        return self.with_settings(temperature=fit_temperature(truth, plain(texts).samples))
 
     def with_settings(self, **changes: Any) -> Predictor:
         """A copy with some settings changed."""

@@ -1,9 +1,9 @@
-"""What a predictor says of an input."""
+"""Results of a predictor and the uncertainty that they have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -19,24 +19,25 @@ from ..evaluation.metrics import (
 
 Array = np.ndarray
 Kind = TypeVar("Kind", bound="Uncertainty")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """How sure a choice between classes is, from the draws of their probabilities.
+    """Uncertainty of a choice between classes, from samples of their probabilities.
 
     Attributes:
         probability: mean probability of the most probable class.
-        std: its standard deviation over the draws.
-        p_value: of the t-test between the mean probabilities of the two most probable classes, as the paper's PAvPU
-            takes it; NaN for a single draw.
-        significant: whether the p-value is below the threshold, which says that enough draws were made to tell the two
-            means apart. It is no confidence: a lead of 0.51 to 0.49 is significant when the draws agree on it. How
-            likely the label is to be right is `probability`, how unsure the model is `entropy` and `epistemic`.
-        entropy: of the mean distribution, in nats; the sum of the next two.
-        aleatoric: mean entropy of a draw: doubt that more knowledge of the model would not remove.
-        epistemic: what is left: disagreement between the draws.
-        draws: how many there were.
+        std: standard deviation of that probability over the samples.
+        p_value: p-value of the t-test between the mean probabilities of the two most probable classes, as in the
+            paper's PAvPU; NaN for a single sample.
+        significant: the p-value is below the threshold. It says that there are enough samples to tell the two means
+            apart. It is not a confidence: a lead of 0.51 to 0.49 is significant when the samples agree on it. Use
+            `probability` for the confidence in the label, `entropy` and `epistemic` for the uncertainty of the model.
+        entropy: total uncertainty: entropy of the mean distribution, in nats; the sum of the next two.
+        aleatoric: mean entropy of the samples: uncertainty that remains when the model is known.
+        epistemic: mutual information, the difference: disagreement between the samples.
+        num_samples: number of samples.
     """
 
     probability: float
@@ -49,16 +50,16 @@ class Uncertainty:
     num_samples: int
 
     @classmethod
-    def make(cls: type[Kind], doubt: Uncertainty, **values: Any) -> Kind:
-        """A result with this doubt, and with what it says besides or instead."""
-        return cls(**{**{f.name: getattr(doubt, f.name) for f in fields(Uncertainty)}, **values})
+    def make(cls: type[Kind], uncertainty: Uncertainty, **values: Any) -> Kind:
+        """Build a result from an uncertainty and further fields, which take precedence."""
+        return cls(**{**{f.name: getattr(uncertainty, f.name) for f in fields(Uncertainty)}, **values})
 
 
 def uncertainties(samples: Array, threshold: float, paired: bool = False) -> list[Uncertainty]:
-    """The doubt about each of B choices, from samples (S, B, C)."""
-    draws, number, _ = samples.shape
-    # A single draw has no spread to test against.
-    p_values = top_two_p_values(samples, paired=paired) if draws > 1 else np.full(number, np.nan)
+    """Return the uncertainty of each of B choices from samples (S, B, C)."""
+    num_samples, number, _ = samples.shape
+    # A single sample has no spread to test against.
+    p_values = top_two_p_values(samples, paired=paired) if num_samples > 1 else np.full(number, np.nan)
     columns = {
         "probability": top_probability(samples),
         "std": top_std(samples),
@@ -68,91 +69,16 @@ def uncertainties(samples: Array, threshold: float, paired: bool = False) -> lis
         "epistemic": mutual_information(samples),
     }
     rows = ({name: float(column[i]) for name, column in columns.items()} for i in range(number))
-    return [Uncertainty(significant=row["p_value"] < threshold, num_samples=draws, **row) for row in rows]
+    return [Uncertainty(significant=row["p_value"] < threshold, num_samples=num_samples, **row) for row in rows]
 
 
 def deviation(samples: Array) -> Array:
-    """Standard deviation over the draws, the first axis; 0 for a single one."""
+    """Return the standard deviation over the samples, the first axis; 0 for a single one."""
     return samples.std(axis=0, ddof=1) if len(samples) > 1 else np.zeros(samples.shape[1:])
 
 
-@dataclass(frozen=True)
-class Classification(Uncertainty):
-    """A label for a text.
-
-    Attributes:
-        truncated: whether the text was longer than the model reads.
-        samples: (S, C) probabilities.
-    """
-
-    label: str
-    truncated: bool
-    samples: Array = field(repr=False)
-
-
-@dataclass(frozen=True)
-class MultiLabel:
-    """Labels for a text, each by itself.
-
-    Attributes:
-        labels: those with a mean probability above one half.
-        uncertainties: for every label, the choice between yes and no.
-        probabilities: mean probability of every label.
-        samples: (S, C) probabilities.
-    """
-
-    labels: list[str]
-    probabilities: dict[str, float]
-    uncertainties: dict[str, Uncertainty]
-    truncated: bool
-    num_samples: int
-    samples: Array = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Regression:
-    """A number for a text.
-
-    Attributes:
-        low, high: central interval of the draws at the predictor's `level`. It holds the doubt of the model, and not
-            the noise of the targets.
-        samples: (S,).
-    """
-
-    value: float
-    std: float
-    low: float
-    high: float
-    truncated: bool
-    num_samples: int
-    samples: Array = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Token(Uncertainty):
-    """A label for a token, which stands at [start, end) of its text."""
-
-    label: str
-    text: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """The labels of the tokens of a text; samples: (S, T, C)."""
-
-    tokens: list[Token]
-    truncated: bool
-    num_samples: int
-    samples: Array = field(repr=False)
-
-
-Result = TypeVar("Result")
-
-
 class Predictions(Sequence[Result], Generic[Result]):
-    """The results for a list of inputs, in their order."""
+    """Results of a list of inputs, in their order."""
 
     def __init__(self, results: Iterable[Result]) -> None:
         self._results = list(results)
@@ -172,12 +98,12 @@ class Predictions(Sequence[Result], Generic[Result]):
 
     @property
     def num_samples(self) -> Array:
-        """(B,) how many draws each input took."""
+        """Number of samples of each input, (B,)."""
         return np.array([result.num_samples for result in self._results])  # type: ignore[attr-defined]
 
     @property
     def samples(self) -> Array:
-        """(S, B, ...) all draws. Where adaptive sampling stopped early the rest is NaN."""
+        """All samples, (S, B, ...); NaN where adaptive sampling stopped early."""
         parts = [result.samples for result in self._results]  # type: ignore[attr-defined]
         if not parts:
             return np.zeros((0, 0))

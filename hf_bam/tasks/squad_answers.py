@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
-from ..prediction.questions import best_spans
+from ..prediction.heads.spans import best_spans
 from .base import Outputs
 
 Place = tuple[int, int]

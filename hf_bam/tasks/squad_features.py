@@ -10,7 +10,7 @@ from datasets import Dataset
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from ..prediction.questions import in_context, windows
+from ..prediction.heads.spans import in_context, windows
 
 Batch = dict[str, list[Any]]
 

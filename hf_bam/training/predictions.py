@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..prediction.generation import Generation
-from ..prediction.questions import Answer
+from ..prediction import Generation
+from ..prediction import Answer
 from ..tasks.base import Task
 from ..tasks.squad import Squad
 from ..tasks.squad_answers import SquadAnswer

@@ -9,7 +9,7 @@ from transformers import BertForQuestionAnswering, ByT5Tokenizer
 
 import hf_bam
 from hf_bam.prediction import BamPredictor, Plain, Predictor
-from hf_bam.prediction.questions import best_spans, windows
+from hf_bam.prediction.heads.spans import best_spans, windows
 
 from ..models import bert
 

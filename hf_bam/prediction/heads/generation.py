@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..attention.layer import BamLayer
-from ..evaluation.metrics import pairwise_agreement
-from .batched import Inputs
-from .heads import Head, as_array
-from .inputs import Text
-from .results import Array, deviation
-from .samplers import mean_mode, seeded
+from ...attention.layer import BamLayer
+from ...evaluation.metrics import pairwise_agreement
+from ..batched import Inputs
+from ..inputs import Text
+from ..results import Array, deviation
+from ..samplers import mean_mode, seeded
+from .base import Head, as_array
 
 LOGITS_AT_ONCE = 2**26
 
@@ -108,8 +108,8 @@ class TextGeneration(Head):
         at_once = max(1, LOGITS_AT_ONCE // (vocabulary * ids.numel()))
         mean: Tensor | None = None
         entropies, chosen = [], []
-        for start in range(0, self.number, at_once):
-            number = min(at_once, self.number - start)
+        for start in range(0, self.num_samples, at_once):
+            number = min(at_once, self.num_samples - start)
             output = self.sampler.draw(forced, number, seeds, start)
             logits = output["logits"][:, :, first : first + targets.shape[1]]
             log_p = (logits.float() / self.settings.temperature).log_softmax(dim=-1)  # (n, B, L, V)
@@ -117,7 +117,7 @@ class TextGeneration(Head):
             entropies.append(torch.special.entr(log_p.exp()).sum(dim=-1))
             mean = log_p.exp().sum(dim=0) + (0 if mean is None else mean)
         assert mean is not None
-        total = torch.special.entr(mean / self.number).sum(dim=-1)
+        total = torch.special.entr(mean / self.num_samples).sum(dim=-1)
         aleatoric = torch.cat(entropies).mean(dim=0)
         values = {"chosen": torch.cat(chosen), "entropy": total, "aleatoric": aleatoric}
         return {name: as_array(value) for name, value in values.items()}

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.lib.stride_tricks import sliding_window_view
-from transformers import PreTrainedTokenizerBase
 
-from ..attention.noise import derive
-from .heads import Head, as_array
-from .inputs import Text, tokenize
-from .results import Array, Uncertainty, deviation, uncertainties
+from ...attention.noise import derive
+from ..inputs import Text
+from ..results import Array, Uncertainty, deviation, uncertainties
+from .base import Head, as_array
+from .spans import best_spans, in_context, windows
 
 Span = tuple[int, int]
 NULL: Span = (0, 0)
@@ -51,68 +50,6 @@ class Answer(Uncertainty):
     samples: Array = field(repr=False)
 
 
-def windows(
-    tokenizer: PreTrainedTokenizerBase,
-    questions: Sequence[str],
-    contexts: Sequence[str],
-    max_length: int,
-    stride: int,
-    **options: Any,
-) -> Any:
-    """The contexts, cut into overlapping windows of up to `max_length` tokens, each behind its question.
-
-    The encoding holds `offset_mapping` and `overflow_to_sample_mapping` besides what the model takes.
-
-    Args:
-        stride: how many tokens two neighbouring windows share; at most half of what the longest question leaves.
-        options: further arguments of the tokenizer.
-    """
-    if not tokenizer.is_fast:
-        raise ValueError(
-            f"Question answering needs a fast tokenizer, which knows where a token stands in its text; "
-            f"{type(tokenizer).__name__} is not one."
-        )
-    questions = [question.strip() for question in questions]
-    alone = tokenize(tokenizer, questions, add_special_tokens=False, verbose=False)["input_ids"]
-    longest = max(len(tokens) for tokens in alone)
-    room = max_length - longest - tokenizer.num_special_tokens_to_add(pair=True)
-    if room < 8:
-        raise ValueError(f"A question of {longest} tokens leaves no room for a context within {max_length}.")
-    return tokenize(
-        tokenizer,
-        questions,
-        list(contexts),
-        truncation="only_second",
-        max_length=max_length,
-        stride=min(stride, room // 2),
-        return_overflowing_tokens=True,
-        return_offsets_mapping=True,
-        **options,
-    )
-
-
-def in_context(encoding: Any, window: int) -> Array:
-    """Which tokens of a window belong to the context, (T,)."""
-    return np.array([kind == 1 for kind in encoding.sequence_ids(window)])
-
-
-def best_spans(start: Array, end: Array, inside: Array, longest: int, number: int) -> tuple[Array, Array]:
-    """First and last tokens of the `number` spans with the highest `start[first] + end[last]`, the best one first.
-
-    Args:
-        start, end: (T,) scores of the tokens.
-        inside: (T,) which tokens may be part of a span.
-        longest: how many tokens a span has at most.
-    """
-    start, end = (np.where(inside, scores, -np.inf) for scores in (start, end))
-    reached = sliding_window_view(np.pad(end, (0, longest - 1), constant_values=-np.inf), longest)
-    cost = -(start[:, None] + reached).ravel()  # (T * longest,): where a span begins, how many more tokens it has
-    number = min(number, int(np.isfinite(cost).sum()))
-    top = np.argpartition(cost, min(number, cost.size - 1))[:number]
-    first, more = np.divmod(top[np.lexsort((top, cost[top]))], longest)
-    return first, first + more
-
-
 class QuestionAnswering(Head):
     """Spans are weighed by `softmax(start + end)` over the candidates of all windows, in every draw, and averaged."""
 
@@ -129,7 +66,7 @@ class QuestionAnswering(Head):
         owners = encoding["overflow_to_sample_mapping"].numpy()
         places = torch.tensor([int((owners[:i] == owner).sum()) for i, owner in enumerate(owners)])
         seeds = derive(self.seeds(batch)[owners], places)  # (W,)
-        output = self.sampler.draw(self.model_inputs(encoding), self.number, seeds)
+        output = self.sampler.draw(self.model_inputs(encoding), self.num_samples, seeds)
         start, end = (as_array(output[name].float()) for name in ("start_logits", "end_logits"))  # (S, W, T)
         results = []
         for index, context in enumerate(contexts):

@@ -1,0 +1,56 @@
+"""Multi-label classification of texts: any number of labels for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..inputs import Text
+from ..results import Array, Uncertainty, uncertainties
+from .base import Head, as_array
+
+
+@dataclass(frozen=True)
+class MultiLabel:
+    """Labels of a text, each an independent choice between yes and no.
+
+    Attributes:
+        labels: labels with a mean probability above one half.
+        probabilities: mean probability of every label.
+        uncertainties: uncertainty of every label.
+        truncated: the text is longer than `max_length`.
+        samples: (S, C) probabilities.
+    """
+
+    labels: list[str]
+    probabilities: dict[str, float]
+    uncertainties: dict[str, Uncertainty]
+    truncated: bool
+    num_samples: int
+    samples: Array = field(repr=False)
+
+
+class MultiLabelClassification(Head):
+    """Any number of labels for each text."""
+
+    def predict(self, batch: Sequence[Text]) -> list[MultiLabel]:
+        inputs, truncated, _ = self.encode(batch)
+        logits = self.sampler.draw(inputs, self.num_samples, self.seeds(batch))["logits"].cpu().double()
+        samples = as_array((logits / self.settings.temperature).sigmoid())  # (S, B, C)
+        return [self.result(samples[:, index], cut) for index, cut in enumerate(truncated)]
+
+    def result(self, samples: Array, truncated: bool) -> MultiLabel:
+        """Return the result of one text from its samples, (S, C)."""
+        yes_or_no = np.stack([1 - samples, samples], axis=-1)  # (S, C, 2)
+        own = uncertainties(yes_or_no, self.settings.threshold, self.settings.paired)
+        means = dict(zip(self.labels, samples.mean(axis=0).tolist(), strict=True))
+        return MultiLabel(
+            labels=[name for name, mean in means.items() if mean > 0.5],
+            probabilities=means,
+            uncertainties=dict(zip(self.labels, own, strict=True)),
+            truncated=truncated,
+            num_samples=len(samples),
+            samples=samples,
+        )

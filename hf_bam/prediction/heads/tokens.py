@@ -1,0 +1,71 @@
+"""Token classification: one label for each token of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..inputs import Text
+from ..results import Array, Uncertainty, uncertainties
+from .base import Head
+
+
+@dataclass(frozen=True)
+class Token(Uncertainty):
+    """A label of the token at [start, end) of a text."""
+
+    label: str
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Labels of the tokens of a text.
+
+    Attributes:
+        truncated: the text is longer than `max_length`.
+        samples: (S, T, C) probabilities.
+    """
+
+    tokens: list[Token]
+    truncated: bool
+    num_samples: int
+    samples: Array = field(repr=False)
+
+
+class TokenClassification(Head):
+    """A label for each token of a text, special tokens excluded."""
+
+    optional = None
+
+    def predict(self, batch: Sequence[Text]) -> list[Tokens]:
+        if not self.tokenizer.is_fast:
+            raise ValueError(
+                "Token classification needs a fast tokenizer, which knows where a token stands in its text."
+            )
+        wanted = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
+        inputs, truncated, encoding = self.encode(batch, **wanted)
+        logits = self.sampler.draw(inputs, self.num_samples, self.seeds(batch))["logits"]
+        samples = self.probabilities(logits)  # (S, B, T, C)
+        results = []
+        for index, text in enumerate(batch):
+            kept = np.flatnonzero(encoding["special_tokens_mask"][index].numpy() == 0)
+            offsets = encoding["offset_mapping"][index][kept].tolist()
+            own = samples[:, index, kept]  # (S, t, C)
+            results.append(Tokens(self.tokens(own, text, offsets), truncated[index], len(own), own))
+        return results
+
+    def tokens(self, samples: Array, text: Text, offsets: list[list[int]]) -> list[Token]:
+        """Return the tokens of one text from their samples, (S, t, C), and their offsets."""
+        if isinstance(text, tuple):
+            raise TypeError("Token classification takes single texts, not pairs.")
+        own = uncertainties(samples, self.settings.threshold, self.settings.paired) if offsets else []
+        best = samples.mean(axis=0).argmax(axis=-1)
+        return [
+            Token.make(one, label=self.labels[int(index)], text=text[start:end], start=start, end=end)
+            for one, index, (start, end) in zip(own, best, offsets, strict=True)
+        ]

@@ -1,0 +1,49 @@
+"""Settings of a predictor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..fields import check_fields, setting
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a [`Predictor`][hf_bam.prediction.Predictor]; some apply to one kind of model only."""
+
+    num_samples: int = setting(32, least=1)
+    """Samples of each input."""
+    threshold: float = setting(0.05, above=0, below=1)
+    """The lead of the most probable class is significant when the p-value of its t-test is lower."""
+    paired: bool = False
+    """Pair the samples of the two classes in the t-test."""
+    temperature: float = setting(1.0, above=0)
+    """Divides the logits; `Predictor.calibrated` fits it."""
+    adaptive: bool = False
+    """Stop sampling an input once its decision is unlikely to change; classification only."""
+    error: float = setting(0.01, above=0, below=1)
+    """With `adaptive`, the fraction of inputs whose decision may differ from the one over all samples."""
+    level: float = setting(0.9, above=0, below=1)
+    """Regression: probability that the interval covers."""
+    max_length: int = setting(512, least=1)
+    """Longer texts are truncated, and their results are marked."""
+    seed: int | None = 0
+    """The same seed and input give the same samples, whatever else is in the batch; None: new ones in every call."""
+    max_answer_tokens: int = setting(30, least=1)
+    """Question answering: number of tokens of the longest answer."""
+    stride: int = setting(128, least=0)
+    """Question answering: overlap of the windows of a long context, in tokens."""
+    n_best: int = setting(20, least=1)
+    """Question answering: number of spans in `n_best`."""
+    null_answer: bool = False
+    """Question answering: allow "no answer", as in SQuAD 2.0."""
+    null_threshold: float = 0.0
+    """Question answering: by how much the probability of "no answer" has to exceed that of the best span."""
+    hypotheses: int = setting(0, least=0)
+    """Generation: number of further texts, each generated from one sample of the attention."""
+    generation: dict[str, Any] = field(default_factory=dict)
+    """Generation: arguments of `generate`."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
