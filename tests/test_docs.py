@@ -1,23 +1,34 @@
-"""The snippets in README and docs run, and print what they are said to print."""
+"""Tests of README and documentation: snippets run, links resolve, and every name and message exists."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 NUMBER = re.compile(r"\d+\.\d+")
 
 
+def name_of(page):
+    return str(page.relative_to(ROOT))
+
+
+def read(page):
+    return page.read_text(encoding="utf-8")
+
+
 def blocks(page, language):
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return re.findall(rf"^```{language}\n(.*?)^```", read(page), re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name_of)
 def test_snippets_run(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    namespace = {}
+    namespace = {"__name__": "snippet"}
     for code in blocks(page, "python"):
         exec(compile(code, str(page), "exec"), namespace)
     printed = capsys.readouterr().out
@@ -27,8 +38,40 @@ def test_snippets_run(page, capsys, tmp_path, monkeypatch):
             assert float(ours) == pytest.approx(float(said), abs=0.03)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_resolve(page):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", read(page)):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+def pages_of(entries):
+    for entry in entries:
+        (value,) = entry.values() if isinstance(entry, dict) else (entry,)
+        yield from pages_of(value) if isinstance(value, list) else [value]
+
+
+def test_navigation_has_every_page_once():
+    pages = list(pages_of(yaml.safe_load(read(ROOT / "mkdocs.yml"))["nav"]))
+    files = [str(path.relative_to(DOCS)) for ending in ("md", "ipynb") for path in DOCS.rglob(f"*.{ending}")]
+    assert sorted(pages) == sorted(files)
+
+
+def resolved(name):
+    """Import the longest module of a dotted name and look the rest up."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found = import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[length:]:
+            found = getattr(found, part)
+        return found
+    raise ModuleNotFoundError(name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_dotted_names_exist(page):
+    for name in re.findall(r"(?<![\w./])hf_bam(?:\.\w+)+", read(page)):
+        resolved(name)

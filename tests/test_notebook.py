@@ -13,7 +13,7 @@ import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from nbclient import NotebookClient
 
-NOTEBOOK = Path(__file__).parents[1] / "docs" / "tutorial.ipynb"
+NOTEBOOK = Path(__file__).parents[1] / "docs" / "quicktour.ipynb"
 NUMBER = re.compile(r"\d+\.\d+")
 SETTINGS = {"HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore:IProgress not found"}  # tqdm would like to have widgets
 
