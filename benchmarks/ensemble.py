@@ -4,7 +4,7 @@ import numpy as np
 
 from hf_bam.evaluation import metrics
 from hf_bam.evaluation.comparison import measure
-from hf_bam.evaluation.temperature import at, best_temperature
+from hf_bam.evaluation.temperature import apply_temperature, fit_temperature
 from hf_bam.tasks import get_task
 
 MEMBERS = 5
@@ -26,15 +26,17 @@ def together(task, members):
         for name in members[0]["predictions"]
     }
     labels = {name: np.array(members[0]["predictions"][name]["labels"]) for name in ("own", "holdout")}
-    temperature = best_temperature(labels["holdout"], drawn["holdout"])
+    temperature = fit_temperature(labels["holdout"], drawn["holdout"])
     seconds = sum(member["methods"][0]["seconds"] for member in members)
     rows = []
     for end, degree in {"": 1.0, " + temperature": temperature}.items():
-        own = at(drawn["own"], degree)
+        own = apply_temperature(drawn["own"], degree)
         row = {"method": f"ensemble of {len(members)}{end}", **measure(labels["own"], own)}
         doubt = metrics.predictive_entropy(own)
         if "strange" in drawn:
-            row["ood_auroc"] = metrics.ood_auroc(doubt, metrics.predictive_entropy(at(drawn["strange"], degree)))
+            row["ood_auroc"] = metrics.ood_auroc(
+                doubt, metrics.predictive_entropy(apply_temperature(drawn["strange"], degree))
+            )
         if "disagreement" in members[0]:
             row["disagreement"] = metrics.spearman(members[0]["disagreement"], doubt)
         guesses = own.mean(axis=0).argmax(axis=-1).tolist()

@@ -8,7 +8,7 @@ import torch
 
 from hf_bam.attention.noise import derive
 from hf_bam.evaluation import metrics
-from hf_bam.evaluation.temperature import at, best_temperature
+from hf_bam.evaluation.temperature import apply_temperature, fit_temperature
 from hf_bam.training.batching import feature_lengths, sorted_batches
 from hf_bam.training.loop import IGNORED
 
@@ -48,5 +48,5 @@ def foresight(tokens, probabilities):
 def scaled(known, found):
     """Measures of `found` with the temperature of the mean over draws that suits `known` best."""
     tokens, probabilities = known
-    temperature = best_temperature(tokens, probabilities[None])
-    return {"temperature": temperature, **foresight(found[0], at(found[1], temperature))}
+    temperature = fit_temperature(tokens, probabilities[None])
+    return {"temperature": temperature, **foresight(found[0], apply_temperature(found[1], temperature))}

@@ -1,5 +1,5 @@
-"""Everything that judges predictions: metrics, the comparison of methods, its tables, plots and report, temperatures.
+"""Evaluation of predictions: metrics, temperature scaling, comparison of methods, tables, plots and the HTML report.
 
-It takes samples (S, B, C) and labels (B,), or whatever predicts them, and imports no other room of the
-package. Plots and the report need the extra `plots`, which is why nothing is imported here.
+Functions take samples (S, B, C) and labels (B,), or a predictor that returns them. May import nothing else of hf_bam.
+Plots and the report need the extra `plots`, so this file imports neither.
 """

@@ -1,4 +1,4 @@
-"""Several methods on one labelled set, in one table."""
+"""Comparison of several methods on one labelled set."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 
 from . import metrics, tables
 from .labels import label_indices
+from .metrics.significance import THRESHOLD, pavpu_of_flags
 
 Array = NDArray[Any]
 Columns = str | tuple[str, str] | None
-THRESHOLD = 0.05
-"""p-value of the t-test between the two likeliest classes below which an input is certain, as predictors have it."""
 
 
 class Classifier(Protocol):
-    """What is compared: a [`Predictor`][hf_bam.prediction.Predictor] of classes."""
+    """Interface of the methods that `compare` takes: a [`Predictor`][hf_bam.prediction.Predictor] of classes."""
 
     head_name: str
 
@@ -29,20 +28,20 @@ class Classifier(Protocol):
     def label_names(self) -> list[str]: ...
 
     def items(self, inputs: Any, columns: Columns = None) -> Iterable[Any]:
-        """The inputs one by one."""
+        """Return the inputs one by one."""
 
     def __call__(self, inputs: Any) -> Sequence[Any]:
-        """A [`Classification`][hf_bam.prediction.Classification] of every input."""
+        """Return a [`Classification`][hf_bam.prediction.Classification] of every input."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one method said about a set of inputs.
+    """Predictions of one method for a set of inputs.
 
     Attributes:
-        samples: (S, B, C) probabilities. Where adaptive sampling stopped early an input's draws are repeated.
+        samples: (S, B, C) probabilities. Where adaptive sampling stopped early, the samples of an input are repeated.
         seconds: wall time.
-        draws: (B,) draws used for each input.
+        num_samples: (B,) number of samples of each input.
     """
 
     samples: Array
@@ -52,12 +51,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several methods on one labelled set.
+    """Predictions and measures of several methods on one labelled set.
 
     Attributes:
+        outcomes: predictions by method.
         labels: (B,) indices of the true labels.
+        texts: the inputs; the two parts of a pair are joined by " / ".
+        label_names: names of the classes.
         table: one row per method: "method" and then named measures.
-        ood: what the methods said of inputs that are not of the kind they know.
+        ood: predictions for out-of-distribution inputs by method, if there were any.
     """
 
     outcomes: dict[str, Outcome]
@@ -71,6 +73,70 @@ class Comparison:
         return tables.as_text(self.table)
 
 
+@dataclass(frozen=True)
+class Statistics:
+    """Statistics over the samples of each input, of which the measures are functions.
+
+    Attributes:
+        mean: (B, C) mean probabilities.
+        entropy: (B,) total uncertainty.
+        epistemic: (B,) epistemic uncertainty.
+        significant: (B,) booleans; None if an input has a single sample, which allows no test.
+    """
+
+    mean: Array
+    entropy: Array
+    epistemic: Array
+    significant: Array | None
+
+    @classmethod
+    def of_samples(cls, samples: Array) -> Statistics:
+        """Return the statistics of samples (S, B, C)."""
+        return cls(
+            mean=samples.mean(axis=0),
+            entropy=metrics.predictive_entropy(samples),
+            epistemic=metrics.mutual_information(samples),
+            significant=metrics.top_two_p_values(samples) < THRESHOLD if len(samples) > 1 else None,
+        )
+
+    @classmethod
+    def of_results(cls, results: Sequence[Any]) -> Statistics:
+        """Return the statistics of a predictor's results, of which each may have another number of samples."""
+        significant = np.array([result.significant for result in results])
+        return cls(
+            mean=np.stack([result.samples.mean(axis=0) for result in results]),
+            entropy=np.array([result.entropy for result in results]),
+            epistemic=np.array([result.epistemic for result in results]),
+            significant=significant if min(result.num_samples for result in results) > 1 else None,
+        )
+
+    def measures(self, labels: Array) -> dict[str, float]:
+        """Return all measures; NaN where one is not defined (only errors or none, a single sample)."""
+        correct = self.mean.argmax(axis=-1) == labels
+        mixed = 0 < correct.sum() < len(correct)
+        return {
+            "accuracy": metrics.accuracy(labels, self.mean),
+            "nll": metrics.nll(labels, self.mean),
+            "brier": metrics.brier(labels, self.mean),
+            "ece": metrics.ece(labels, self.mean),
+            "error_auroc": metrics.error_auroc(~correct, self.entropy) if mixed else math.nan,
+            "error_aupr": metrics.error_aupr(~correct, self.entropy) if mixed else math.nan,
+            "aurc": metrics.aurc(~correct, self.entropy),
+            "pavpu": math.nan if self.significant is None else float(pavpu_of_flags(correct, self.significant)),
+            "epistemic": float(self.epistemic.mean()),
+        }
+
+
+def measure(labels: Array, samples: Array) -> dict[str, float]:
+    """Return all measures of one method; NaN where one is not defined (only errors or none, a single sample).
+
+    Args:
+        labels: (B,) indices of the true labels.
+        samples: (S, B, C) probabilities.
+    """
+    return Statistics.of_samples(samples).measures(labels)
+
+
 def compare(
     predictors: Mapping[str, Classifier],
     inputs: Any,
@@ -78,14 +144,14 @@ def compare(
     columns: Columns = None,
     ood: Any = None,
 ) -> Comparison:
-    """Predicts a labelled set with every predictor and measures all of them alike.
+    """Predict a labelled set with every predictor and measure all of them alike.
 
     Args:
         predictors: classifiers by the name that they get in the table.
         inputs: as for a predictor.
         labels: the true labels, as names or indices.
         columns: of a dataset.
-        ood: inputs of another kind; doubt should be higher on them.
+        ood: out-of-distribution inputs; uncertainty should be higher on them.
     """
     if not predictors:
         raise ValueError("predictors={} is empty; there is nothing to compare.")
@@ -95,69 +161,25 @@ def compare(
     truth = label_indices(labels, names, len(texts))
     outcomes, table, others = {}, [], {}
     for name, predictor in predictors.items():
-        results, outcomes[name] = _run(predictor, texts)
-        row: dict[str, float | str] = {"method": name, **_measure_results(truth, results)}
+        known, outcomes[name] = _run(predictor, texts)
+        row: dict[str, float | str] = {"method": name, **known.measures(truth)}
         if ood is not None:
-            strange, others[name] = _run(predictor, list(predictor.items(ood, columns)))
-            row["ood_auroc"] = metrics.ood_auroc(_entropies(results), _entropies(strange))
-        table.append({**row, "draws": float(outcomes[name].num_samples.mean()), "seconds": outcomes[name].seconds})
+            unknown, others[name] = _run(predictor, list(predictor.items(ood, columns)))
+            row["ood_auroc"] = metrics.ood_auroc(known.entropy, unknown.entropy)
+        table.append({**row, "samples": float(outcomes[name].num_samples.mean()), "seconds": outcomes[name].seconds})
     shown = [text if isinstance(text, str) else " / ".join(text) for text in texts]
     return Comparison(outcomes, truth, shown, names, table, others or None)
 
 
-def measure(labels: Array, samples: Array) -> dict[str, float]:
-    """All measures of one method; NaN where one is not defined (no errors at all, or a single draw).
-
-    Args:
-        labels: (B,) indices of the true labels.
-        samples: (S, B, C) probabilities.
-    """
-    certain = metrics.top_two_p_values(samples) < THRESHOLD if len(samples) > 1 else None
-    return _measure(
-        labels, samples.mean(axis=0), metrics.predictive_entropy(samples), metrics.mutual_information(samples), certain
-    )
-
-
-def _measure_results(labels: Array, results: Sequence[Any]) -> dict[str, float]:
-    """The same of a predictor's results, each of which may have draws of its own number."""
-    certain = np.array([result.significant for result in results])
-    return _measure(
-        labels,
-        np.stack([result.samples.mean(axis=0) for result in results]),
-        _entropies(results),
-        np.array([result.epistemic for result in results]),
-        certain if min(result.num_samples for result in results) > 1 else None,
-    )
-
-
-def _measure(labels: Array, mean: Array, entropy: Array, epistemic: Array, certain: Array | None) -> dict[str, float]:
-    """All measures of (B, C) mean probabilities and (B,) uncertainties; certain: None for a single draw."""
-    right = mean.argmax(axis=-1) == labels
-    mixed = 0 < right.sum() < len(right)
-    return {
-        "accuracy": metrics.accuracy(labels, mean),
-        "nll": metrics.nll(labels, mean),
-        "brier": metrics.brier(labels, mean),
-        "ece": metrics.ece(labels, mean),
-        "error_auroc": metrics.error_auroc(~right, entropy) if mixed else math.nan,
-        "error_aupr": metrics.error_aupr(~right, entropy) if mixed else math.nan,
-        "aurc": metrics.aurc(~right, entropy),
-        "pavpu": math.nan if certain is None else float(np.mean(right == certain)),
-        "epistemic": float(epistemic.mean()),
-    }
-
-
-def _entropies(results: Sequence[Any]) -> Array:
-    return np.array([result.entropy for result in results])
-
-
-def _run(predictor: Classifier, texts: list[Any]) -> tuple[Sequence[Any], Outcome]:
+def _run(predictor: Classifier, texts: list[Any]) -> tuple[Statistics, Outcome]:
     if predictor.head_name != "classification":
         raise ValueError(f"compare() takes classifiers; this predictor has head={predictor.head_name!r}.")
     start = time.perf_counter()
     results = predictor(texts)
     seconds = time.perf_counter() - start
     most = max(len(result.samples) for result in results)
-    # For the report only: where an input's draws do not divide the most, repeating them moves their mean a little.
+    # For the report only: where the number of samples does not divide the most, repeating them moves their mean a
+    # little.
     samples = np.stack([np.resize(result.samples, (most, result.samples.shape[1])) for result in results], axis=1)
-    return results, Outcome(samples, seconds, np.array([result.num_samples for result in results]))
+    outcome = Outcome(samples, seconds, np.array([result.num_samples for result in results]))
+    return Statistics.of_results(results), outcome

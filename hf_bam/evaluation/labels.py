@@ -1,4 +1,4 @@
-"""True labels, as names or indices."""
+"""Conversion of true labels, given as names or indices, to indices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 def label_indices(labels: Iterable[int | str], names: Sequence[str], expected: int) -> NDArray[Any]:
-    """Return the labels of `expected` inputs as indices of `names`; raises `ValueError` for any that is not one."""
+    """Return the labels of `expected` inputs as indices of `names`; raise `ValueError` for any other label."""
     indices = []
     for position, label in enumerate(labels):
         if isinstance(label, str) and label in names:

@@ -1,4 +1,4 @@
-"""A page that shows how far each method's doubt can be trusted."""
+"""HTML and Markdown report on a comparison of methods."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from . import metrics, plots
+from . import metrics, plots, tables
 from .comparison import Comparison, Outcome
-from .metrics._arrays import predicted
+from .metrics._arrays import predicted_classes
 
-LOWER = frozenset({"nll", "ece", "mce", "brier", "aurc", "e_aurc", "fpr95", "seconds"})
+LOWER_IS_BETTER = frozenset({"nll", "ece", "mce", "brier", "aurc", "e_aurc", "fpr95", "seconds"})
 """Measures of which less is better; of all others more is."""
-NEITHER = frozenset({"epistemic", "draws"})
-"""Facts about a method that are not better or worse."""
+NOT_RANKED = frozenset({"epistemic", "samples"})
+"""Measures that are neither better nor worse."""
 NAMES = {
     "nll": "NLL",
     "ece": "ECE",
@@ -37,12 +37,15 @@ NAMES = {
     "error_aupr": "error AUPR",
     "ood_auroc": "OOD AUROC",
 }
+"""Headers of measures, where they are not the name itself."""
 DASH = "—"
+EXAMPLES, EXAMPLES_IN_MARKDOWN = 10, 5
+"""Length of the lists of examples."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as a file beside the page and as a data address inside it."""
+    """Figure as a file beside the page and as a data address inside it."""
 
     caption: str
     link: str
@@ -50,53 +53,67 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What a method said about one input."""
+class Example:
+    """Input with the prediction of one method; numbers as text."""
 
     text: str
     prediction: str
     label: str
     probability: str
-    doubt: str
-    right: bool
+    uncertainty: str
+    correct: bool
+
+
+@dataclass(frozen=True)
+class Column:
+    """One measure of all methods: values as text, which of them are the best, and the direction of better."""
+
+    name: str
+    arrow: str
+    cells: list[str]
+    best: list[bool]
 
 
 def report(
     comparison: Comparison,
     directory: str | Path,
-    title: str = "Predictions and their doubt",
+    title: str = "Predictions and their uncertainty",
     *,
     method: str | None = None,
 ) -> Path:
     """Write `report.html`, one self-contained page, `report.md` for a model card, and their figures.
 
     Args:
-        comparison: what the methods said about a labelled set.
-        directory: where to write; made if it is not there.
+        comparison: the methods on a labelled set.
+        directory: folder to write to; created if it does not exist.
         title: heading of the page.
-        method: whose doubtful inputs and confident mistakes are listed. None: of the methods that draw, the one whose
-            doubt orders the errors best (lowest AURC).
+        method: method whose most uncertain inputs and most confident errors are listed. None: of the methods with
+            several samples, the one whose uncertainty ranks the errors best (lowest AURC).
 
     Returns:
         The path of `report.html`.
     """
     _check(comparison, method)
     folder = Path(directory)
-    doubts = {name: _doubt(outcome) for name, outcome in comparison.outcomes.items()}
-    errors = {name: _answers(outcome) != comparison.labels for name, outcome in comparison.outcomes.items()}
-    chosen = method or _most_telling(comparison, doubts, errors)
-    order = np.argsort(-doubts[chosen], kind="stable")
+    uncertainties = {name: _uncertainty(outcome) for name, outcome in comparison.outcomes.items()}
+    errors = {name: _predictions(outcome) != comparison.labels for name, outcome in comparison.outcomes.items()}
+    chosen = method or _best_ranking(comparison, uncertainties, errors)
+    order = np.argsort(-uncertainties[chosen], kind="stable")
     mistakes = [index for index in order[::-1] if errors[chosen][index]]
+    uncertain = _examples(comparison, chosen, uncertainties[chosen], order[:EXAMPLES])
+    columns = _columns(comparison.table)
     content = {
         "title": title,
         "comparison": comparison,
-        "draws": {name: _draws(outcome) for name, outcome in comparison.outcomes.items()},
-        "columns": _columns(comparison.table),
-        "pictures": _pictures(comparison, doubts, errors, folder),
+        "sample_counts": {name: _sample_count(outcome) for name, outcome in comparison.outcomes.items()},
+        "columns": columns,
+        "methods_in_markdown": _methods_in_markdown(comparison, columns),
+        "pictures": _pictures(comparison, uncertainties, errors, folder),
         "chosen": chosen,
-        "drawn": len(comparison.outcomes[chosen].samples) > 1,
-        "doubtful": _judge(comparison, chosen, doubts[chosen], order[:10]),
-        "mistakes": _judge(comparison, chosen, doubts[chosen], mistakes[:10]),
+        "sampled": len(comparison.outcomes[chosen].samples) > 1,
+        "uncertain": uncertain,
+        "uncertain_in_markdown": _examples_in_markdown(uncertain[:EXAMPLES_IN_MARKDOWN]),
+        "mistakes": _examples(comparison, chosen, uncertainties[chosen], mistakes[:EXAMPLES]),
         "mistake_count": len(mistakes),
     }
     for name in ("report.html", "report.md"):
@@ -115,7 +132,7 @@ def _check(comparison: Comparison, method: str | None) -> None:
         if outcome.samples.ndim != 3 or outcome.samples.shape[1:] != wanted:
             raise ValueError(
                 f"comparison.outcomes[{name!r}].samples has shape {outcome.samples.shape}; expected "
-                f"(draws, {wanted[0]}, {wanted[1]}), as there are {wanted[0]} labels and {wanted[1]} label_names."
+                f"(samples, {wanted[0]}, {wanted[1]}), as there are {wanted[0]} labels and {wanted[1]} label_names."
             )
     if len(comparison.texts) != wanted[0]:
         raise ValueError(
@@ -123,98 +140,108 @@ def _check(comparison: Comparison, method: str | None) -> None:
         )
 
 
-def _doubt(outcome: Outcome) -> NDArray[Any]:
-    """(B,) predictive entropy of the mean over the draws."""
+def _uncertainty(outcome: Outcome) -> NDArray[Any]:
+    """Return the predictive entropy (B,) of the mean over the samples."""
     return metrics.predictive_entropy(outcome.samples)
 
 
-def _answers(outcome: Outcome) -> NDArray[Any]:
-    """(B,) the most probable class."""
-    return predicted(outcome.samples.astype(float))
+def _predictions(outcome: Outcome) -> NDArray[Any]:
+    """Return the most probable classes (B,)."""
+    return predicted_classes(outcome.samples.astype(float))
 
 
-def _most_telling(comparison: Comparison, doubts: Mapping[str, Any], errors: Mapping[str, Any]) -> str:
-    drawing = [name for name, outcome in comparison.outcomes.items() if len(outcome.samples) > 1]
-    return min(drawing or doubts, key=lambda name: metrics.aurc(errors[name], doubts[name]))
+def _best_ranking(comparison: Comparison, uncertainties: Mapping[str, Any], errors: Mapping[str, Any]) -> str:
+    """Return the method of lowest AURC, among those with several samples if there are any."""
+    sampled = [name for name, outcome in comparison.outcomes.items() if len(outcome.samples) > 1]
+    return min(sampled or uncertainties, key=lambda name: metrics.aurc(errors[name], uncertainties[name]))
 
 
-def _draws(outcome: Outcome) -> str:
-    """How many draws there were for an input, in words."""
+def _sample_count(outcome: Outcome) -> str:
+    """Return the number of samples per input in words."""
     low, high = int(outcome.num_samples.min()), int(outcome.num_samples.max())
     if low == high:
-        return "1 draw" if low == 1 else f"{low} draws"
-    return f"{low} to {high} draws, {outcome.num_samples.mean():.1f} on average"
+        return "1 sample" if low == 1 else f"{low} samples"
+    return f"{low} to {high} samples, {outcome.num_samples.mean():.1f} on average"
 
 
-def _judge(comparison: Comparison, method: str, doubt: NDArray[Any], chosen: Iterable[int]) -> list[Judged]:
-    """The chosen inputs, with what the method said about them."""
+def _examples(comparison: Comparison, method: str, uncertainty: NDArray[Any], chosen: Iterable[int]) -> list[Example]:
+    """Return the chosen inputs with the predictions of a method."""
     outcome, names = comparison.outcomes[method], comparison.label_names
-    answers, drawn = _answers(outcome), len(outcome.samples) > 1
-    mean, spread = metrics.top_probability(outcome.samples), metrics.top_std(outcome.samples)
+    predictions, sampled = _predictions(outcome), len(outcome.samples) > 1
+    mean, std = metrics.top_probability(outcome.samples), metrics.top_std(outcome.samples)
     return [
-        Judged(
+        Example(
             text=comparison.texts[index],
-            prediction=names[answers[index]],
+            prediction=names[predictions[index]],
             label=names[comparison.labels[index]],
-            probability=f"{mean[index]:.2f}" + (f" ± {spread[index]:.2f}" if drawn else ""),
-            doubt=f"{doubt[index]:.2f}",
-            right=bool(answers[index] == comparison.labels[index]),
+            probability=f"{mean[index]:.2f}" + (f" ± {std[index]:.2f}" if sampled else ""),
+            uncertainty=f"{uncertainty[index]:.2f}",
+            correct=bool(predictions[index] == comparison.labels[index]),
         )
         for index in chosen
     ]
 
 
-@dataclass(frozen=True)
-class Column:
-    """One measure of all methods: values as text, which of them are the best, and where better lies."""
-
-    name: str
-    arrow: str
-    cells: list[str]
-    best: list[bool]
+def _examples_in_markdown(examples: Iterable[Example]) -> str:
+    header = ("input", "prediction", "label", "probability", "uncertainty", "correct")
+    body = [
+        (
+            *map(_markdown, (_shortened(example.text, 160), example.prediction, example.label)),
+            example.probability,
+            example.uncertainty,
+            "yes" if example.correct else "no",
+        )
+        for example in examples
+    ]
+    return tables.markdown_table(header, body, "lllrrl")
 
 
 def _columns(table: list[dict[str, float | str]]) -> list[Column]:
-    """The measures of the table in the order in which they first appear."""
-    keys = dict.fromkeys(key for row in table for key in row if key != "method")
+    """Return the measures of the table in the order of their first appearance."""
+    keys = [key for key in tables.column_names(table) if key != "method"]
     return [_column(key, [row.get(key, math.nan) for row in table]) for key in keys]
 
 
 def _column(key: str, values: list[float | str]) -> Column:
-    """Values that read the same as the best are as good; a value alone is not called best."""
-    digits = 1 if key in ("seconds", "draws") else 3
-    cells = [_cell(value, digits) for value in values]
+    """Return a column in which values that print like the best one are best too, unless there is only one value."""
+    cells = [tables.format_value(value, key, DASH) for value in values]
     numbers = [float(value) for value in values if not isinstance(value, str) and math.isfinite(value)]
-    arrow, choose = ("↓", min) if key in LOWER else ("↑", max)
-    ranked = len(numbers) > 0 and key not in NEITHER
-    best = _cell(choose(numbers), digits) if ranked and len(numbers) > 1 else None
+    arrow, choose = ("↓", min) if key in LOWER_IS_BETTER else ("↑", max)
+    ranked = len(numbers) > 0 and key not in NOT_RANKED
+    best = tables.format_value(choose(numbers), key) if ranked and len(numbers) > 1 else None
     name = NAMES.get(key, key.replace("_", " "))
     return Column(name, arrow if ranked else "", cells, [cell == best for cell in cells])
 
 
-def _cell(value: float | str, digits: int) -> str:
-    if isinstance(value, str):
-        return value
-    return f"{value:.{digits}f}" if math.isfinite(value) else DASH
+def _methods_in_markdown(comparison: Comparison, columns: list[Column]) -> str:
+    header = ["method", *(f"{_markdown(column.name)} {column.arrow}".rstrip() for column in columns)]
+    body = [
+        [
+            _markdown(str(row["method"])),
+            *(f"**{c.cells[i]}**" if c.best[i] else _markdown(c.cells[i]) for c in columns),
+        ]
+        for i, row in enumerate(comparison.table)
+    ]
+    return tables.markdown_table(header, body)
 
 
 def _pictures(
-    comparison: Comparison, doubts: Mapping[str, Any], errors: Mapping[str, Any], folder: Path
+    comparison: Comparison, uncertainties: Mapping[str, Any], errors: Mapping[str, Any], folder: Path
 ) -> dict[str, list[Picture]]:
-    """All figures, written to `folder/figures`."""
+    """Write all figures to `folder/figures` and return them by kind."""
     (folder / "figures").mkdir(parents=True, exist_ok=True)
-    elsewhere = {name: _doubt(outcome) for name, outcome in (comparison.ood or {}).items()}
+    ood = {name: _uncertainty(outcome) for name, outcome in (comparison.ood or {}).items()}
     limits = (0.0, max(math.log(len(comparison.label_names)), 1e-3))
-    curves = plots.risk_coverage({name: (errors[name], doubts[name]) for name in doubts})
+    curves = plots.risk_coverage({name: (errors[name], uncertainties[name]) for name in uncertainties})
     pictures = {"risk": [_picture(curves, "Risk and coverage of all methods", "risk-coverage", folder)]}
     for number, (name, outcome) in enumerate(comparison.outcomes.items(), start=1):
         stem = f"{number}-{_slug(name)}"
-        bars = plots.reliability_diagram(comparison.labels, outcome.samples, title=name)
-        doubt = plots.uncertainty_histograms(
-            errors[name], doubts[name], elsewhere.get(name), limits=limits, title=name
+        reliability = plots.reliability_diagram(comparison.labels, outcome.samples, title=name)
+        histograms = plots.uncertainty_histograms(
+            errors[name], uncertainties[name], ood.get(name), limits=limits, title=name
         )
-        for kind, figure, caption in (("reliability", bars, "Reliability"), ("doubt", doubt, "Doubt")):
-            picture = _picture(figure, f"{caption} of {name}", f"{kind}-{stem}", folder)
+        for kind, figure in (("reliability", reliability), ("uncertainty", histograms)):
+            picture = _picture(figure, f"{kind.capitalize()} of {name}", f"{kind}-{stem}", folder)
             pictures.setdefault(kind, []).append(picture)
     return pictures
 
@@ -227,13 +254,13 @@ def _picture(figure: Figure, caption: str, stem: str, folder: Path) -> Picture:
 
 
 def _slug(name: str) -> str:
-    """A file name that any system takes."""
+    """Return a file name that is valid on every system."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "method"
 
 
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("hf_bam"),
+        loader=PackageLoader("hf_bam.evaluation"),
         autoescape=select_autoescape(["html.j2"]),
         trim_blocks=True,
         lstrip_blocks=True,
@@ -247,11 +274,11 @@ def _shortened(text: str, limit: int = 300) -> str:
 
 
 def _markdown(text: str) -> str:
-    """One line of text as Markdown shows it: no markup, no HTML, no characters that turn the line around."""
+    """Return one line that Markdown shows as it is, without control characters and those that turn the line around."""
     line = re.sub(r"[\x00-\x1f\x7f\u202a-\u202e\u2066-\u2069]", "", " ".join(text.split()))
-    return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", html.escape(line, quote=False))
+    return re.sub(r"([\\`*_\[\]~$])", r"\\\1", html.escape(line, quote=False))
 
 
 def _writable(text: str) -> str:
-    """Text without the lone surrogates that UTF-8 cannot hold."""
+    """Return the text with lone surrogates, which UTF-8 does not have, replaced."""
     return text.encode("utf-8", errors="replace").decode("utf-8")

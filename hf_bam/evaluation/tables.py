@@ -1,4 +1,4 @@
-"""Tables as people read them."""
+"""Tables of named values as aligned text and as Markdown: one format for numbers everywhere."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
+DECIMALS = {"samples": 1, "seconds": 1}
+"""Decimals of columns whose values are not rounded to three."""
+ALIGNMENT = {"l": ":---", "r": "---:"}
+"""Rules under the header of a Markdown table, left and right."""
+
 
 def as_text(rows: Sequence[Row]) -> str:
-    """Aligned columns; the first one holds names."""
+    """Return the rows as aligned columns, the first one to the left."""
     cells = _cells(rows)
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     lines = (
@@ -23,17 +28,40 @@ def as_text(rows: Sequence[Row]) -> str:
 def as_markdown(rows: Sequence[Row], text_columns: int = 1) -> str:
     """Return a Markdown table; the first `text_columns` columns are aligned left, the others right."""
     header, *body = _cells(rows)
-    rule = [":---" if i < text_columns else "---:" for i in range(len(header))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *body)) + "\n"
+    return markdown_table(header, body, "l" * text_columns + "r")
+
+
+def markdown_table(header: Sequence[str], body: Sequence[Sequence[str]], align: str = "lr") -> str:
+    """Return a Markdown table of texts, in which only their pipes and line breaks are escaped.
+
+    Args:
+        align: "l" or "r" for each column; the last letter holds for all further ones.
+    """
+    rule = [ALIGNMENT[align[min(index, len(align) - 1)]] for index in range(len(header))]
+    lines = (header, rule, *body)
+    return "".join(f"| {' | '.join(map(_markdown_cell, line))} |\n" for line in lines)
+
+
+def column_names(rows: Sequence[Row]) -> list[str]:
+    """Return the names of all columns, in the order of their first appearance."""
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def format_value(value: Any, name: str = "", missing: str = "-") -> str:
+    """Return a value of the column `name` as text: three decimals below 10, four digits above, `missing` for NaN."""
+    if not isinstance(value, float):
+        return missing if value is None else str(value)
+    if not math.isfinite(value):
+        return missing if math.isnan(value) else str(value)
+    if name in DECIMALS:
+        return f"{value:.{DECIMALS[name]}f}"
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:.4g}"
 
 
 def _cells(rows: Sequence[Row]) -> list[list[str]]:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return [names, *([_cell(row.get(name, "")) for name in names] for row in rows)]
+    names = column_names(rows)
+    return [names, *([format_value(row.get(name, ""), name) for name in names] for row in rows)]
 
 
-def _cell(value: Any) -> str:
-    """Four digits; a dash for what is not defined."""
-    if not isinstance(value, float):
-        return "-" if value is None else str(value)
-    return "-" if math.isnan(value) else f"{value:.3f}" if abs(value) < 10 else f"{value:.4g}"
+def _markdown_cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

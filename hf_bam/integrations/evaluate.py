@@ -14,11 +14,18 @@ import numpy as np
 from datasets import Features, Value
 from datasets import Sequence as ListOf
 
-from ..evaluation.metrics._arrays import Array, Numbers, choice, classified, numbers, predicted
+from ..evaluation.metrics._arrays import (
+    Array,
+    Numbers,
+    check_choice,
+    labelled_samples,
+    numbers,
+    predicted_classes,
+)
 from ..evaluation.metrics.calibration import Binning, brier, ece, mce, nll
-from ..evaluation.metrics.certainty import pavpu
 from ..evaluation.metrics.detection import error_aupr, error_auroc
 from ..evaluation.metrics.selective import aurc, e_aurc
+from ..evaluation.metrics.significance import THRESHOLD, pavpu
 from ..evaluation.metrics.text import distinct, pairwise_agreement
 from ..evaluation.metrics.uncertainty import (
     expected_entropy,
@@ -85,9 +92,9 @@ class BamSelective(BamMetric):
     def _compute(
         self, predictions: Numbers, references: Numbers, uncertainty: str = "predictive_entropy"
     ) -> dict[str, float]:
-        choice(uncertainty, "uncertainty", tuple(SCORES))
-        labels, samples = classified(references, _draws_first(predictions))
-        scores, errors = SCORES[uncertainty](samples), predicted(samples) != labels
+        check_choice(uncertainty, "uncertainty", tuple(SCORES))
+        labels, samples = labelled_samples(references, _draws_first(predictions))
+        scores, errors = SCORES[uncertainty](samples), predicted_classes(samples) != labels
         return {
             "error_auroc": error_auroc(errors, scores),
             "error_aupr": error_aupr(errors, scores),
@@ -100,7 +107,7 @@ class BamPavpu(BamMetric):
     """pavpu, with certainty by a t-test between the two likeliest classes; options of `compute`: threshold, paired."""
 
     def _compute(
-        self, predictions: Numbers, references: Numbers, threshold: Numbers = 0.05, paired: bool = False
+        self, predictions: Numbers, references: Numbers, threshold: Numbers = THRESHOLD, paired: bool = False
     ) -> dict[str, float | Array]:
         return {"pavpu": pavpu(references, _draws_first(predictions), threshold, paired)}
 

@@ -3,16 +3,16 @@ import math
 from hf_bam.evaluation.tables import as_markdown, as_text
 
 ROWS = [
-    {"method": "plain", "accuracy": 0.5, "draws": 1},
-    {"method": "BAM", "accuracy": math.nan, "extra": 123.456, "draws": None},
+    {"method": "plain", "accuracy": 0.5, "samples": 1},
+    {"method": "BAM", "accuracy": math.nan, "extra": 123.456, "samples": None},
 ]
 
 
 def test_text():
     assert as_text(ROWS).splitlines() == [
-        "method  accuracy  draws  extra",
-        "plain      0.500      1",
-        "BAM            -      -  123.5",
+        "method  accuracy  samples  extra",
+        "plain      0.500        1",
+        "BAM            -        -  123.5",
     ]
 
 

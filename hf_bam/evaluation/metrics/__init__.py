@@ -1,15 +1,15 @@
-"""Metrics of Monte Carlo predictions: pure functions of the draws, (S, B, C), and the labels, (B,).
+"""Metrics of Monte Carlo predictions: pure functions of labels (B,) and samples (S, B, C), in scikit-learn's order.
 
-They take numpy arrays, tensors and lists, and return floats or float64 arrays. `hf_bam.integrations.evaluate` has
-them as metrics of the `evaluate` library.
+They take numpy arrays, tensors and lists, and return floats or float64 arrays. `hf_bam.integrations.evaluate` wraps
+them as metrics of the `evaluate` library. Imports numpy, scipy, scikit-learn and torch only.
 """
 
 from .calibration import brier, ece, mce, nll
-from .certainty import pavpu, pavpu_from, top_two_p_values
 from .classification import accuracy, f1, mcc
 from .detection import error_aupr, error_auroc, fpr95, ood_auroc
 from .regression import crps, gaussian_crps, gaussian_nll, interval_coverage, pearson, sharpness, spearman
 from .selective import aurc, e_aurc, risk_coverage
+from .significance import pavpu, pavpu_from, top_two_p_values
 from .text import distinct, pairwise_agreement, token_entropy
 from .uncertainty import expected_entropy, mutual_information, predictive_entropy, top_probability, top_std
 

@@ -1,4 +1,4 @@
-"""Whatever the caller has (arrays, tensors, lists) as checked numpy arrays."""
+"""Conversion of arrays, tensors and lists to checked numpy arrays."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import torch
 from torch import Tensor
 
 Numbers: TypeAlias = npt.ArrayLike | Tensor | Sequence[Tensor]
-"""What the metrics accept: numpy arrays, tensors of any device and dtype, nested lists."""
+"""Arguments of the metrics: numpy arrays, tensors of any device and dtype, nested lists."""
 Array: TypeAlias = npt.NDArray[np.float64]
 Labels: TypeAlias = npt.NDArray[np.int64]
 
 SUM_TOLERANCE = 1e-3
-"""How far from one the probabilities of an input may sum."""
+"""Largest accepted distance from 1 of the sum of an input's probabilities."""
 
 
 def numbers(values: Numbers, name: str) -> Array:
-    """Values as a float64 array that is not empty and holds finite numbers only."""
+    """Return the values as a float64 array; raise `ValueError` if it is empty or not finite."""
     array = _numeric(values, name).astype(np.float64)
     if not np.isfinite(array).all():
         count = int((~np.isfinite(array)).sum())
@@ -29,21 +29,21 @@ def numbers(values: Numbers, name: str) -> Array:
 
 
 def vector(values: Numbers, name: str, length: int | None = None, other: str = "") -> Array:
-    """Numbers of shape (B,), as many as the argument `other` has when a length is given."""
+    """Return numbers of shape (B,), where B is `length`, that of the argument `other`, if it is given."""
     return _one_dimensional(numbers(values, name), name, length, other)
 
 
 def flags(values: Numbers, name: str, length: int | None = None, other: str = "") -> npt.NDArray[np.bool_]:
-    """Booleans, or the numbers 0 and 1, of shape (B,)."""
+    """Return booleans of shape (B,), given as booleans or as the numbers 0 and 1."""
     array = vector(values, name, length, other)
-    if not np.isin(array, (0, 1)).all():
-        strange = array[~np.isin(array, (0, 1))][0]
-        raise ValueError(f"{name} has the value {strange:g}; expected booleans, or the numbers 0 and 1.")
+    invalid = array[~np.isin(array, (0, 1))]
+    if invalid.size:
+        raise ValueError(f"{name} has the value {invalid[0]:g}; expected booleans, or the numbers 0 and 1.")
     return array.astype(bool)
 
 
-def normalised(values: Numbers, name: str) -> Array:
-    """Numbers of shape (..., C) that are probabilities over the last axis."""
+def probabilities(values: Numbers, name: str) -> Array:
+    """Return numbers of shape (..., C) that are probabilities over the last axis."""
     array = numbers(values, name)
     if array.ndim == 0:
         raise ValueError(f"{name} is the single number {array:g}; expected probabilities of shape (..., classes).")
@@ -56,19 +56,19 @@ def normalised(values: Numbers, name: str) -> Array:
     return array
 
 
-def draws(samples: Numbers, name: str = "samples") -> Array:
-    """Class probabilities (S, ..., C) of S draws; (B, C) becomes (1, B, C)."""
-    array = normalised(samples, name)
+def class_samples(samples: Numbers, name: str = "samples") -> Array:
+    """Return S samples of class probabilities, (S, ..., C); (B, C) becomes (1, B, C)."""
+    array = probabilities(samples, name)
     if array.ndim < 2:
-        raise ValueError(f"{name} has shape {array.shape}; expected (S, B, C) or (B, C): draws, inputs, classes.")
+        raise ValueError(f"{name} has shape {array.shape}; expected (S, B, C) or (B, C): samples, inputs, classes.")
     return array[None] if array.ndim == 2 else array
 
 
-def classified(labels: Numbers, samples: Numbers, name: str = "samples") -> tuple[Labels, Array]:
-    """Labels (B,) together with the class probabilities (S, B, C) of their inputs."""
-    array = draws(samples, name)
+def labelled_samples(labels: Numbers, samples: Numbers, name: str = "samples") -> tuple[Labels, Array]:
+    """Return labels (B,) and the class probabilities (S, B, C) of their inputs."""
+    array = class_samples(samples, name)
     if array.ndim != 3:
-        raise ValueError(f"{name} has shape {array.shape}; expected (S, B, C) or (B, C): draws, inputs, classes.")
+        raise ValueError(f"{name} has shape {array.shape}; expected (S, B, C) or (B, C): samples, inputs, classes.")
     truth = _one_dimensional(_indices(labels, "labels"), "labels", array.shape[1], name)
     outside, classes = truth[truth >= array.shape[2]], array.shape[2]
     if outside.size:
@@ -78,38 +78,36 @@ def classified(labels: Numbers, samples: Numbers, name: str = "samples") -> tupl
     return truth, array
 
 
-def answered(labels: Numbers, predictions: Numbers) -> tuple[Labels, Labels, int]:
-    """Labels (B,), predicted classes (B,) and the number of classes.
+def labels_and_classes(labels: Numbers, predictions: Numbers) -> tuple[Labels, Labels, int]:
+    """Return labels (B,), predicted classes (B,) and the number of classes.
 
     Args:
-        predictions: (S, B, C) or (B, C) class probabilities, of which the highest mean decides, or (B,) classes.
+        predictions: (S, B, C) or (B, C) class probabilities, of which the highest mean is chosen, or (B,) classes.
     """
     if _numeric(predictions, "predictions").ndim == 1:
-        guess = _indices(predictions, "predictions")
-        truth = _one_dimensional(_indices(labels, "labels"), "labels", len(guess), "predictions")
-        return truth, guess, max(2, 1 + int(max(truth.max(), guess.max())))
-    truth, array = classified(labels, predictions, "predictions")
-    return truth, predicted(array), array.shape[-1]
+        classes = _indices(predictions, "predictions")
+        truth = _one_dimensional(_indices(labels, "labels"), "labels", len(classes), "predictions")
+        return truth, classes, max(2, 1 + int(max(truth.max(), classes.max())))
+    truth, array = labelled_samples(labels, predictions, "predictions")
+    return truth, predicted_classes(array), array.shape[-1]
 
 
-def predicted(samples: Array) -> Labels:
-    """(B,) the class of highest mean probability of (S, B, C); the first one of a tie."""
+def predicted_classes(samples: Array) -> Labels:
+    """Return the classes (B,) of highest mean probability of samples (S, B, C); of a tie, the first."""
     return samples.mean(axis=0).argmax(axis=-1)
 
 
-def choice(value: str, name: str, choices: Sequence[str]) -> str:
-    """The value, when it is one of the choices."""
+def check_choice(value: str, name: str, choices: Sequence[str]) -> None:
+    """Raise `ValueError` if the value is not one of the choices."""
     if value not in choices:
         raise ValueError(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, choices))}.")
-    return value
 
 
-def whole(value: int, name: str) -> int:
-    """The value, when it is a whole number, 1 or above."""
+def check_positive_integer(value: int, name: str) -> None:
+    """Raise `ValueError` if the value is not a whole number, 1 or above."""
     is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not is_whole or value < 1:
         raise ValueError(f"{name}={value!r} is not valid; it must be a whole number, 1 or above.")
-    return int(value)
 
 
 def _indices(values: Numbers, name: str) -> Labels:
@@ -123,7 +121,7 @@ def _indices(values: Numbers, name: str) -> Labels:
 
 def _numeric(values: Numbers, name: str) -> npt.NDArray[Any]:
     try:
-        array = np.asarray(_plain(values))
+        array = np.asarray(_to_numpy(values))
     except ValueError as error:
         raise ValueError(f"{name} is ragged: {error} Expected rows of equal length.") from error
     if array.size == 0:
@@ -133,16 +131,16 @@ def _numeric(values: Numbers, name: str) -> npt.NDArray[Any]:
     return array
 
 
-def _plain(values: Any) -> Any:
-    """Tensors as numpy arrays, also inside of lists; numpy has no bfloat16."""
+def _to_numpy(values: Any) -> Any:
+    """Return tensors as numpy arrays, inside of lists too. Floats become float64, as numpy has no bfloat16."""
     if isinstance(values, Tensor):
         host = values.detach().cpu()
         return host.double().numpy() if host.is_floating_point() else host.numpy()
-    return [_plain(value) for value in values] if isinstance(values, (list, tuple)) else values
+    return [_to_numpy(value) for value in values] if isinstance(values, (list, tuple)) else values
 
 
 def _sum_tolerance(values: Any) -> float:
-    """Rounding to the 8 bits of bfloat16 alone moves a sum by up to 0.004, so its own precision is granted."""
+    """Return `SUM_TOLERANCE`, or the precision of the dtype if that is coarser, as it is for bfloat16."""
     while isinstance(values, (list, tuple)):
         values = values[0]
     if isinstance(values, Tensor) and values.is_floating_point():

@@ -1,6 +1,6 @@
-"""Whether doubt finds what deserves it: wrong predictions, and inputs from elsewhere.
+"""Detection of errors and of out-of-distribution inputs by their uncertainty.
 
-A score is any uncertainty of an input, e.g. its mutual information: the higher, the more doubtful.
+A score is any uncertainty of an input, e.g. its mutual information: the higher, the more uncertain.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from ._arrays import Array, Numbers, flags, vector
 
 
 def error_auroc(errors: Numbers, scores: Numbers) -> float:
-    """Probability that a wrong prediction has a higher score than a right one, ties counting one half.
+    """Return the probability that an incorrect prediction has a higher score than a correct one; ties are one half.
 
     Args:
-        errors: (B,) booleans, True where the prediction is wrong.
-        scores: (B,) the higher, the more doubtful.
+        errors: (B,) booleans, True where the prediction is incorrect.
+        scores: (B,) uncertainties.
     """
-    wrong, score = _scored(errors, scores)
-    return float(roc_auc_score(wrong, score))
+    incorrect, score = _errors_and_scores(errors, scores)
+    return float(roc_auc_score(incorrect, score))
 
 
 def error_aupr(errors: Numbers, scores: Numbers) -> float:
-    """Average precision of finding wrong predictions by their score; chance level is the error rate.
+    """Return the average precision of detecting incorrect predictions by their score; chance is the error rate.
 
     Args:
-        errors: (B,) booleans, True where the prediction is wrong.
-        scores: (B,) the higher, the more doubtful.
+        errors: (B,) booleans, True where the prediction is incorrect.
+        scores: (B,) uncertainties.
     """
-    wrong, score = _scored(errors, scores)
-    return float(average_precision_score(wrong, score))
+    incorrect, score = _errors_and_scores(errors, scores)
+    return float(average_precision_score(incorrect, score))
 
 
 def ood_auroc(in_scores: Numbers, out_scores: Numbers) -> float:
-    """Probability that an out-of-distribution input has a higher score than one from the distribution.
+    """Return the probability that an out-of-distribution input has a higher score than an in-distribution one.
 
     Args:
-        in_scores: (N,) scores of inputs from the distribution.
-        out_scores: (M,) scores of inputs from outside of it.
+        in_scores: (N,) scores of in-distribution inputs.
+        out_scores: (M,) scores of out-of-distribution inputs.
     """
     inside, outside = vector(in_scores, "in_scores"), vector(out_scores, "out_scores")
     is_outside = np.repeat([False, True], [len(inside), len(outside)])
@@ -47,13 +47,13 @@ def ood_auroc(in_scores: Numbers, out_scores: Numbers) -> float:
 
 
 def fpr95(in_scores: Numbers, out_scores: Numbers) -> float:
-    """Share of in-distribution inputs that are flagged when 95 % of the out-of-distribution ones are.
+    """Return the share of in-distribution inputs that are flagged when 95 % of the out-of-distribution ones are.
 
     Flagged are scores at or above the highest threshold that reaches 95 %.
 
     Args:
-        in_scores: (N,) scores of inputs from the distribution.
-        out_scores: (M,) scores of inputs from outside of it.
+        in_scores: (N,) scores of in-distribution inputs.
+        out_scores: (M,) scores of out-of-distribution inputs.
     """
     inside, outside = vector(in_scores, "in_scores"), vector(out_scores, "out_scores")
     needed = -(-95 * len(outside) // 100)  # ceil(0.95 M), exact
@@ -61,13 +61,13 @@ def fpr95(in_scores: Numbers, out_scores: Numbers) -> float:
     return float((inside >= threshold).mean())
 
 
-def _scored(errors: Numbers, scores: Numbers) -> tuple[npt.NDArray[np.bool_], Array]:
+def _errors_and_scores(errors: Numbers, scores: Numbers) -> tuple[npt.NDArray[np.bool_], Array]:
     score = vector(scores, "scores")
-    wrong = flags(errors, "errors", len(score), "scores")
-    if wrong.all() or not wrong.any():
-        kind = "wrong" if wrong.all() else "right"
+    incorrect = flags(errors, "errors", len(score), "scores")
+    if incorrect.all() or not incorrect.any():
+        kind = "incorrect" if incorrect.all() else "correct"
         raise ValueError(
-            f"errors has only one class: all {len(wrong)} predictions are {kind}; expected some right and some wrong, "
-            "because the score ranks one against the other."
+            f"errors has only one class: all {len(incorrect)} predictions are {kind}; expected some correct and some "
+            "incorrect, because the score ranks one against the other."
         )
-    return wrong, score
+    return incorrect, score

@@ -1,4 +1,4 @@
-"""Scores of real-valued predictions and of their spread."""
+"""Scores of real-valued predictions and of their predictive distributions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ._arrays import Array, Numbers, numbers, vector
 
 
 def pearson(targets: Numbers, predictions: Numbers) -> float:
-    """Linear correlation of (B,) targets with (B,) predictions, in [-1, 1]; 0 when either is constant."""
+    """Return the linear correlation of (B,) targets with (B,) predictions, in [-1, 1]; 0 when either is constant."""
     truth, guess = _pair(targets, predictions)
     if _is_constant(guess) or _is_constant(truth):
         return 0.0
@@ -17,16 +17,16 @@ def pearson(targets: Numbers, predictions: Numbers) -> float:
 
 
 def spearman(targets: Numbers, predictions: Numbers) -> float:
-    """Rank correlation of (B,) targets with (B,) predictions, in [-1, 1]; 0 when either is constant."""
+    """Return the rank correlation of (B,) targets with (B,) predictions, in [-1, 1]; 0 when either is constant."""
     truth, guess = _pair(targets, predictions)
     return pearson(rankdata(truth), rankdata(guess))
 
 
 def gaussian_nll(targets: Numbers, mean: Numbers, std: Numbers) -> float:
-    """Mean over inputs of -log N(y; mean, std^2) = log(std sqrt(2 pi)) + (y - mean)^2 / (2 std^2), in nats.
+    """Return the mean of -log N(y; mean, std^2) = log(std sqrt(2 pi)) + (y - mean)^2 / (2 std^2), in nats.
 
     Args:
-        targets: (B,) what is true.
+        targets: (B,) true values.
         mean: (B,) predicted means.
         std: (B,) predicted standard deviations, above 0.
     """
@@ -34,12 +34,12 @@ def gaussian_nll(targets: Numbers, mean: Numbers, std: Numbers) -> float:
 
 
 def gaussian_crps(targets: Numbers, mean: Numbers, std: Numbers) -> float:
-    """Mean over inputs of the CRPS of N(mean, std^2), std [z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)].
+    """Return the mean CRPS of N(mean, std^2), std [z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)].
 
     z = (y - mean) / std. Gneiting and Raftery (2007), in the units of the targets; lower is better.
 
     Args:
-        targets: (B,) what is true.
+        targets: (B,) true values.
         mean: (B,) predicted means.
         std: (B,) predicted standard deviations, above 0.
     """
@@ -49,16 +49,16 @@ def gaussian_crps(targets: Numbers, mean: Numbers, std: Numbers) -> float:
 
 
 def crps(targets: Numbers, samples: Numbers) -> float:
-    """Mean over inputs of the exact CRPS of the empirical distribution, E|X - y| - E|X - X'| / 2; lower is better.
+    """Return the mean CRPS of the empirical distributions, E|X - y| - E|X - X'| / 2, exact; lower is better.
 
-    One draw gives the absolute error. With the draws sorted, E|X - X'| / 2 = sum_i (2i - S - 1) x_i / S^2.
+    One sample gives the absolute error. With the samples sorted, E|X - X'| / 2 = sum_i (2i - S - 1) x_i / S^2.
 
     Args:
-        targets: (B,) what is true.
-        samples: (S, B) draws.
+        targets: (B,) true values.
+        samples: (S, B) predictions.
     """
     truth, array = _sampled(targets, samples)
-    # The distances are the same around the target, and large offsets do not cost digits there.
+    # Distances do not change with the origin, and around the target large offsets cost no digits.
     error = np.sort(array - truth, axis=0)
     count = len(error)
     weight = 2 * np.arange(1, count + 1) - count - 1
@@ -66,11 +66,11 @@ def crps(targets: Numbers, samples: Numbers) -> float:
 
 
 def interval_coverage(targets: Numbers, samples: Numbers, level: float = 0.9) -> float:
-    """Share of targets inside of the central quantile interval of the draws; close to the level when calibrated.
+    """Return the share of targets inside the central quantile interval of the samples; near `level` if calibrated.
 
     Args:
-        targets: (B,) what is true.
-        samples: (S, B) draws.
+        targets: (B,) true values.
+        samples: (S, B) predictions.
         level: probability of the interval, its ends are the quantiles (1 - level) / 2 and (1 + level) / 2.
     """
     truth, array = _sampled(targets, samples)
@@ -79,7 +79,7 @@ def interval_coverage(targets: Numbers, samples: Numbers, level: float = 0.9) ->
 
 
 def sharpness(samples: Numbers, level: float = 0.9) -> float:
-    """Mean width of the central quantile interval of the (S, B) draws; small is good when the coverage is right."""
+    """Return the mean width of the central quantile interval of (S, B) samples; lower is better at equal coverage."""
     low, high = _interval(_matrix(samples), level)
     return float((high - low).mean())
 
@@ -90,12 +90,12 @@ def _pair(targets: Numbers, predictions: Numbers) -> tuple[Array, Array]:
 
 
 def _is_constant(array: Array) -> bool:
-    """Whether the values differ by rounding at most, where a correlation would be noise."""
+    """Return whether the values differ by rounding at most, where a correlation would be noise."""
     return bool(np.ptp(array) <= 1e-12 * abs(array).max())
 
 
 def _gaussian(targets: Numbers, mean: Numbers, std: Numbers) -> tuple[Array, Array, Array]:
-    """Targets, means and standard deviations, in scipy's order."""
+    """Return targets, means and standard deviations, in scipy's order."""
     centre = vector(mean, "mean")
     scale = vector(std, "std", len(centre), "mean")
     if (scale <= 0).any():
@@ -106,7 +106,7 @@ def _gaussian(targets: Numbers, mean: Numbers, std: Numbers) -> tuple[Array, Arr
 def _matrix(samples: Numbers) -> Array:
     array = numbers(samples, "samples")
     if array.ndim != 2:
-        raise ValueError(f"samples has shape {array.shape}; expected (S, B): draws, inputs.")
+        raise ValueError(f"samples has shape {array.shape}; expected (S, B): samples, inputs.")
     return array
 
 

@@ -1,4 +1,4 @@
-"""What is gained by answering only where the model is certain."""
+"""Selective prediction: the risk that remains when the most uncertain inputs are rejected."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ._arrays import Array, Numbers, vector
 
 
 def risk_coverage(losses: Numbers, scores: Numbers) -> tuple[Array, Array]:
-    """Mean loss of the k most certain inputs against their share k / B, for k = 1 to B.
+    """Return the mean loss of the k least uncertain inputs against their share k / B, for k = 1 to B.
 
     Inputs of equal score enter together, each with the mean loss of all of them. This is the expected risk over
     their orderings, so the order of the inputs does not matter.
 
     Args:
-        losses: (B,) what an answer costs, e.g. 1 where it is wrong.
-        scores: (B,) the higher, the more doubtful.
+        losses: (B,) loss of each prediction, e.g. 1 where it is incorrect.
+        scores: (B,) uncertainties.
 
     Returns:
         coverage: (B,) rising to 1.
@@ -25,26 +25,26 @@ def risk_coverage(losses: Numbers, scores: Numbers) -> tuple[Array, Array]:
     loss = vector(losses, "losses", len(score), "scores")
     _, group, size = np.unique(score, return_inverse=True, return_counts=True)
     mean = np.bincount(group, weights=loss) / size
-    answered = np.arange(1, len(score) + 1)
-    return answered / len(score), np.repeat(mean, size).cumsum() / answered
+    accepted = np.arange(1, len(score) + 1)
+    return accepted / len(score), np.repeat(mean, size).cumsum() / accepted
 
 
 def aurc(losses: Numbers, scores: Numbers) -> float:
-    """Area under the risk-coverage curve: the mean of the risk over the B coverages; lower is better.
+    """Return the area under the risk-coverage curve, the mean of the risk over the B coverages; lower is better.
 
     Args:
-        losses: (B,) what an answer costs, e.g. 1 where it is wrong.
-        scores: (B,) the higher, the more doubtful.
+        losses: (B,) loss of each prediction, e.g. 1 where it is incorrect.
+        scores: (B,) uncertainties.
     """
     return float(risk_coverage(losses, scores)[1].mean())
 
 
 def e_aurc(losses: Numbers, scores: Numbers) -> float:
-    """Excess AURC: `aurc` minus the one of the best possible scores, the losses themselves; 0 is perfect.
+    """Return the excess AURC: `aurc` minus that of the best possible scores, the losses themselves; 0 is perfect.
 
     Args:
-        losses: (B,) what an answer costs, e.g. 1 where it is wrong.
-        scores: (B,) the higher, the more doubtful.
+        losses: (B,) loss of each prediction, e.g. 1 where it is incorrect.
+        scores: (B,) uncertainties.
     """
-    # Nothing is below the best ordering, but for rounding.
+    # The best ordering has the lowest area; a negative difference is rounding.
     return max(aurc(losses, scores) - aurc(losses, losses), 0.0)

@@ -1,4 +1,4 @@
-"""Uncertainty and diversity of generated text; tokens of a string are what whitespace separates."""
+"""Entropy, diversity and agreement of generated texts; the tokens of a string are separated by whitespace."""
 
 from __future__ import annotations
 
@@ -9,38 +9,39 @@ from typing import Literal
 
 import numpy as np
 
-from ._arrays import Array, Numbers, choice, normalised, whole
+from . import _arrays
+from ._arrays import Array, Numbers, check_choice, check_positive_integer
 from .uncertainty import entropy
 
 Agreement = Literal["exact", "token_f1"]
 
 
 def token_entropy(probabilities: Numbers) -> Array:
-    """Entropy in nats of next-token probabilities: (..., V) to (...)."""
-    return entropy(normalised(probabilities, "probabilities"))
+    """Return the entropy in nats of next-token probabilities: (..., V) to (...)."""
+    return entropy(_arrays.probabilities(probabilities, "probabilities"))
 
 
 def distinct(texts: Sequence[str], n: int = 1) -> float:
-    """Dist-n (Li et al., 2016): different n-grams / all n-grams of the texts together; 0 when there is no n-gram.
+    """Return Dist-n (Li et al., 2016): distinct n-grams / all n-grams of the texts together; 0 without n-grams.
 
     Args:
-        texts: the strings to compare, e.g. the draws for one input.
+        texts: strings, e.g. the samples of one input.
         n: tokens in an n-gram.
     """
     _check(texts, at_least=1)
-    whole(n, "n")
+    check_positive_integer(n, "n")
     grams = [gram for text in texts for gram in _ngrams(text.split(), n)]
     return len(set(grams)) / len(grams) if grams else 0.0
 
 
 def pairwise_agreement(texts: Sequence[str], metric: Agreement = "exact") -> float:
-    """Mean over all pairs of texts of how much they agree, in [0, 1].
+    """Return the mean agreement over all pairs of texts, in [0, 1].
 
     Args:
-        texts: at least two strings, e.g. the draws for one input.
+        texts: at least two strings, e.g. the samples of one input.
         metric: `"exact"`: 1 for equal strings, else 0; `"token_f1"`: 2 * common tokens / all tokens of both.
     """
-    choice(metric, "metric", tuple(AGREEMENTS))
+    check_choice(metric, "metric", tuple(AGREEMENTS))
     _check(texts, at_least=2)
     return float(np.mean([AGREEMENTS[metric](one, other) for one, other in combinations(texts, 2)]))
 
@@ -50,14 +51,14 @@ def _exact(one: str, other: str) -> float:
 
 
 def _token_f1(one: str, other: str) -> float:
-    """Tokens count as often as they occur; two texts without tokens agree."""
+    """Return the F1 of the two multisets of tokens; 1 for two texts without tokens."""
     first, second = Counter(one.split()), Counter(other.split())
     total = first.total() + second.total()
     return 2 * (first & second).total() / total if total else 1.0
 
 
 AGREEMENTS: dict[str, Callable[[str, str], float]] = {"exact": _exact, "token_f1": _token_f1}
-"""How much two texts agree, by name."""
+"""Agreement of two texts, by name."""
 
 
 def _ngrams(tokens: list[str], n: int) -> list[tuple[str, ...]]:

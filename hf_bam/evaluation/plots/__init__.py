@@ -1,7 +1,8 @@
-"""Pictures of calibration, doubt and attention, as matplotlib figures that need no display.
+"""Plots of calibration, uncertainty and attention, as matplotlib figures that need no display.
 
 Every function returns a `Figure`: save it with `figure.savefig("name.png")`, or leave it as the last line of a
-notebook cell. matplotlib's global state is not touched.
+notebook cell. matplotlib's global state does not change. Imports the metrics and matplotlib, which the extra `plots`
+installs.
 """
 
 from .attention import attention_heatmap, prior_over_keys

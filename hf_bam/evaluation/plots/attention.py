@@ -1,4 +1,4 @@
-"""Where a model looks, how firmly, and where its prior looks."""
+"""Plots of attention weights, their standard deviation and their prior."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def attention_heatmap(
     *,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """The mean attention weight of every pair of tokens and, beside it, its standard deviation over the draws.
+    """Plot the mean attention weight of every pair of tokens and, beside it, its standard deviation over samples.
 
     Args:
-        mean: (T, S) mean weights over the draws.
-        spread: (T, S) their standard deviation.
+        mean: (T, S) mean weights over the samples.
+        spread: (T, S) standard deviation of the weights.
         rows: T query tokens; in cross-attention those of the target.
         columns: S key tokens; in cross-attention those of the source, which makes this the alignment.
         figure: an empty figure or subfigure to draw into.
@@ -39,12 +39,12 @@ def attention_heatmap(
     _panel(left, _matrix(mean, "mean", rows, columns), rows, columns, "Blues", "mean attention")
     _panel(right, _matrix(spread, "spread", rows, columns), rows, columns, "Oranges", "standard deviation")
     right.tick_params(labelleft=False)
-    left.set_ylabel("attending token")
+    left.set_ylabel("query token")
     return figure_of(figure)
 
 
 def _matrix(values: Numbers, name: str, rows: Sequence[str], columns: Sequence[str]) -> Array:
-    """Weights of shape (T, S)."""
+    """Return weights of shape (T, S)."""
     array = numbers(values, name)
     if array.shape != (len(rows), len(columns)):
         raise ValueError(
@@ -55,23 +55,23 @@ def _matrix(values: Numbers, name: str, rows: Sequence[str], columns: Sequence[s
 
 
 def _cell(tokens: int) -> float:
-    """Inches for one token: large when there are few."""
+    """Return the inches for one token: more when there are few."""
     return float(np.clip(4.0 / max(tokens, 1), 0.2, 0.45))
 
 
 def _panel(ax: Axes, values: Array, rows: Sequence[str], columns: Sequence[str], colors: str, title: str) -> None:
-    """One heatmap with its colour bar."""
+    """Draw one heatmap with its colour bar."""
     image = ax.imshow(values, cmap=colors, vmin=0, vmax=float(values.max()) or 1.0, aspect="auto")
     _name_tokens(ax, columns, "x")
     _name_tokens(ax, rows, "y")
     ax.grid(False)
     ax.spines[:].set_visible(False)
-    ax.set(title=title, xlabel="attended token")
+    ax.set(title=title, xlabel="key token")
     _colorbar(ax, image)
 
 
 def _colorbar(ax: Axes, image: Any) -> None:
-    """A slim colour bar, at the top of the panel when that is tall."""
+    """Draw a slim colour bar, at the top of a tall panel."""
     figure = figure_of(ax)
     height = figure.get_size_inches()[1]
     shrink = min(0.9, 2.4 / height)
@@ -82,7 +82,7 @@ def _colorbar(ax: Axes, image: Any) -> None:
 
 
 def _name_tokens(ax: Axes, tokens: Sequence[str], axis: str) -> None:
-    """Tokens as tick labels, along the x or the y axis."""
+    """Label the ticks of the x or the y axis with tokens."""
     tidy(ax, 9.0 if len(tokens) <= 25 else 8.0)
     labels = [legible(token, limit=18) for token in tokens]
     if axis == "y":
@@ -95,12 +95,12 @@ def _name_tokens(ax: Axes, tokens: Sequence[str], axis: str) -> None:
 
 @styled()
 def prior_over_keys(tokens: Sequence[str], psi: Numbers, *, ax: Axes | None = None) -> Figure:
-    """The prior attention that every token of a sentence gets.
+    """Plot the prior attention to every token of a sentence.
 
     Args:
         tokens: S key tokens.
-        psi: (S,) prior weights, drawn as bars with a line where they would be uniform, or (H, S), drawn as one
-            coloured strip for each head.
+        psi: (S,) prior weights, shown as bars with a line at the uniform prior, or (H, S), shown as one coloured strip
+            for each head.
         ax: axes to draw into.
     """
     weights = numbers(psi, "psi")

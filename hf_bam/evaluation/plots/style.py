@@ -1,4 +1,4 @@
-"""One calm look for all figures, without touching matplotlib's global state."""
+"""Common style of all figures, without changes to matplotlib's global state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
 INK, GREY, FAINT = "#333333", "#767676", "#E3E3E3"
 PALETTE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
-"""Okabe and Ito's colours: distinct for colour-blind readers too."""
+"""Colours of Okabe and Ito, distinct for colour-blind readers too."""
 
 FALLBACKS = (
     "Noto Sans CJK JP",
@@ -33,18 +33,18 @@ FALLBACKS = (
     "Microsoft YaHei",
     "Arial Unicode MS",
 )
-"""Fonts for what DejaVu Sans, which comes with matplotlib, cannot write; used where they are installed."""
+"""Fonts for characters that DejaVu Sans, which comes with matplotlib, lacks; used where they are installed."""
 
 
 @cache
 def fonts() -> tuple[str, ...]:
-    """The names of the fonts to write with, in order of preference."""
+    """Return the names of the fonts, in order of preference."""
     installed = {entry.name for entry in font_manager.fontManager.ttflist}
     return ("DejaVu Sans", *(name for name in FALLBACKS if name in installed))
 
 
 def settings() -> Any:
-    """The rc settings of all figures, by name."""
+    """Return the rc settings of all figures, by name."""
     return {
         "font.family": list(fonts()),
         "font.size": 10.0,
@@ -77,38 +77,38 @@ _LOCK = threading.RLock()
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """The style inside, whatever was set outside before and after.
+    """Apply the style inside this context and restore the previous settings after it.
 
-    rc settings belong to the process, so one thread at a time.
+    rc settings belong to the process, so one thread at a time is inside.
     """
     with _LOCK, matplotlib.rc_context(settings()):
         yield
 
 
 def canvas(width: float, height: float) -> Figure:
-    """An empty figure, in inches, that makes room for its labels by itself."""
+    """Return an empty figure of a size in inches, with a layout that fits its labels."""
     return Figure(figsize=(width, height), dpi=120, layout="constrained")
 
 
 def axes_of(ax: Axes | None, width: float, height: float) -> Axes:
-    """The given axes, or those of a new figure."""
+    """Return the given axes, or those of a new figure."""
     return canvas(width, height).add_subplot() if ax is None else ax
 
 
 def figure_of(part: Axes | Figure | SubFigure) -> Figure:
-    """The whole figure that something was drawn into."""
+    """Return the whole figure of axes or of a subfigure."""
     figure = part.get_figure(root=True)
     assert figure is not None
     return figure
 
 
 def tidy(ax: Axes, size: float = 9.0) -> None:
-    """Ticks in the style: matplotlib makes them when the figure is drawn, after the settings are gone."""
+    """Style the ticks, which matplotlib makes when it draws the figure, after the settings are restored."""
     ax.tick_params(labelsize=size, labelcolor=INK, color=GREY, length=3, width=0.8, labelfontfamily=list(fonts()))
 
 
 def legible(text: str, limit: int = 40) -> str:
-    """Text that a figure can show: one line, no mathematics, no character that the fonts lack, not too long."""
+    """Return text that a figure can show: one line of limited length, no mathematics, only characters of the fonts."""
     line = " ".join(text.split()) or text.replace("\n", "↵").replace("\t", "⇥")
     line = line if len(line) <= limit else line[: limit - 1] + "…"
     return "".join(map(_glyph, line)).replace("$", r"\$")
@@ -116,7 +116,7 @@ def legible(text: str, limit: int = 40) -> str:
 
 @cache
 def _glyph(character: str) -> str:
-    """The character, or a box if no font has it; nothing for invisible ones such as joiners."""
+    """Return the character, or a box if no font has it; nothing for invisible ones such as joiners."""
     for name in fonts():
         path = font_manager.findfont(name)
         if font_manager.get_font(path).get_char_index(ord(character)):

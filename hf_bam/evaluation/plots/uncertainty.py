@@ -1,4 +1,4 @@
-"""Does doubt tell right answers from wrong ones?"""
+"""Risk-coverage curves and histograms of uncertainty."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from .. import metrics
 from ..metrics._arrays import Array, Numbers, flags, vector
 from .style import BLUE, GREY, INK, VERMILION, axes_of, figure_of, legible, styled, tidy
 
+OOD = "out-of-distribution"
+
 
 @styled()
 def risk_coverage(methods: Mapping[str, tuple[Numbers, Numbers]], *, ax: Axes | None = None) -> Figure:
-    """The share of errors among the answers that are kept, when the most doubtful are given up first.
+    """Plot the error rate among the inputs that remain when the most uncertain ones are rejected.
 
-    Dashed in the same colour: the oracle, whose doubt knows every error.
+    Dashed in the same colour: the oracle, which rejects the errors first.
 
     Args:
-        methods: for each name the loss of every input, (B,), 0 where the answer is right and 1 where it is wrong, and
-            its doubt, (B,), higher for more doubt.
+        methods: by name, the losses (B,), 0 where the prediction is correct and 1 where it is incorrect, and the
+            uncertainties (B,).
         ax: axes to draw into.
     """
     if not methods:
@@ -31,7 +33,7 @@ def risk_coverage(methods: Mapping[str, tuple[Numbers, Numbers]], *, ax: Axes | 
     ax = axes_of(ax, 6.4, 3.6 + 0.2 * len(methods))
     handles = [_curves(ax, name, *pair) for name, pair in methods.items()]
     oracle = Line2D([], [], color=GREY, linestyle="--", linewidth=1.0, label="oracle")
-    ax.set(xlim=(0, 1), xlabel="coverage: share of inputs answered", ylabel="risk: share of errors among them")
+    ax.set(xlim=(0, 1), xlabel="coverage: share of inputs kept", ylabel="risk: error rate among them")
     ax.set_ylim(0, 1.05 * max(map(_height, handles)) or 1.0)
     ax.legend(handles=[*handles, oracle], loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3)
     tidy(ax)
@@ -39,7 +41,7 @@ def risk_coverage(methods: Mapping[str, tuple[Numbers, Numbers]], *, ax: Axes | 
 
 
 def _curves(ax: Axes, name: str, losses: Numbers, scores: Numbers) -> Line2D:
-    """A method's curve and its oracle; gives back the former."""
+    """Draw the curve of a method and its oracle; return the former."""
     label = f"{legible(name, 30)} (AURC {metrics.aurc(losses, scores):.3f})"
     (line,) = ax.plot(*metrics.risk_coverage(losses, scores), label=label, zorder=3)
     ax.plot(*metrics.risk_coverage(losses, losses), color=line.get_color(), linestyle="--", linewidth=1.0, alpha=0.7)
@@ -47,7 +49,7 @@ def _curves(ax: Axes, name: str, losses: Numbers, scores: Numbers) -> Line2D:
 
 
 def _height(line: Line2D) -> float:
-    """The highest risk from a coverage of one tenth on: below, a single error makes a spike that hides the rest."""
+    """Return the highest risk from a coverage of 0.1 on: below, a single error is a spike that hides the rest."""
     coverage, risk = line.get_data()
     return float(np.max(np.asarray(risk)[np.asarray(coverage) >= 0.1]))
 
@@ -63,32 +65,32 @@ def uncertainty_histograms(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """How much doubt there is in right answers, in wrong ones and, if given, in inputs from elsewhere.
+    """Plot histograms of the uncertainty of correct and incorrect predictions and of out-of-distribution inputs.
 
     Each histogram sums to one, so that groups of different size can be compared.
 
     Args:
-        errors: (B,) true or 1 where the answer is wrong.
-        scores: (B,) doubt of every input.
-        out_scores: (N,) doubt of out-of-distribution inputs.
+        errors: (B,) True or 1 where the prediction is incorrect.
+        scores: (B,) uncertainties.
+        out_scores: (N,) uncertainties of out-of-distribution inputs.
         bins: number of bins.
-        limits: range of the doubt axis, with what lies beyond in its outermost bins; None: that of the data.
+        limits: range of the uncertainty axis; values beyond it are in the outermost bins. None: that of the data.
         title: title of the figure.
         ax: axes to draw into.
     """
-    doubt = vector(scores, "scores")
-    wrong = flags(errors, "errors", len(doubt), "scores")
-    groups = {"right": (doubt[~wrong], BLUE), "wrong": (doubt[wrong], VERMILION)}
+    score = vector(scores, "scores")
+    incorrect = flags(errors, "errors", len(score), "scores")
+    groups = {"correct": (score[~incorrect], BLUE), "incorrect": (score[incorrect], VERMILION)}
     if out_scores is not None:
-        groups["out of distribution"] = (vector(out_scores, "out_scores"), INK)
+        groups[OOD] = (vector(out_scores, "out_scores"), INK)
     everything = np.concatenate([values for values, _ in groups.values()])
     edges = np.histogram_bin_edges(everything, bins, limits)
     ax = axes_of(ax, 4.8, 3.4)
     for name, (values, color) in groups.items():
-        _histogram(ax, f"{name} ({len(values)})", values, edges, color, filled=name != "out of distribution")
-    ax.set(xlim=(edges[0], edges[-1]), xlabel="doubt", ylabel="share of the group")
+        _histogram(ax, f"{name} ({len(values)})", values, edges, color, filled=name != OOD)
+    ax.set(xlim=(edges[0], edges[-1]), xlabel="uncertainty", ylabel="share of the group")
     ax.set_title(legible(title) if title else "")
-    ax.set_ylim(top=1.3 * ax.get_ylim()[1])  # room for the legend
+    ax.set_ylim(top=1.3 * ax.get_ylim()[1])  # space for the legend
     ax.legend(loc="upper right")
     ax.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
     ax.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
@@ -97,7 +99,7 @@ def uncertainty_histograms(
 
 
 def _histogram(ax: Axes, label: str, values: Array, edges: Array, color: str, *, filled: bool) -> None:
-    """One group as shares; an outline if it is not filled."""
+    """Draw one group as shares; only its outline if it is not filled."""
     share = np.histogram(values.clip(edges[0], edges[-1]), edges)[0] / max(len(values), 1)
     if filled:
         ax.stairs(share, edges, fill=True, color=color, alpha=0.35)

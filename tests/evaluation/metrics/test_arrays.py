@@ -1,4 +1,4 @@
-"""Every form of input gives the same, and every wrong one is refused by name."""
+"""Inputs of all metrics: every type gives the same result, every invalid value an error that names the argument."""
 
 import ast
 from pathlib import Path
@@ -9,9 +9,9 @@ import torch
 
 from hf_bam.evaluation import metrics
 
-from .cases import as_everything, random_samples
+from .cases import in_every_type, random_samples
 
-SAMPLES, LABELS = random_samples(draws=4, inputs=30, classes=2)
+SAMPLES, LABELS = random_samples(count=4, inputs=30, classes=2)
 ERRORS = SAMPLES.mean(axis=0).argmax(axis=-1) != LABELS
 SCORES = metrics.predictive_entropy(SAMPLES)
 REAL, TARGETS = SAMPLES[..., 0], SCORES
@@ -49,9 +49,9 @@ CASES = {
     "top_two_p_values": (SAMPLES,),
 }
 ON_TEXTS = {"distinct", "pairwise_agreement"}
-CLASSIFIED = [name for name, arguments in CASES.items() if len(arguments) == 2 and arguments[1] is SAMPLES]
+ON_LABELS = [name for name, arguments in CASES.items() if len(arguments) == 2 and arguments[1] is SAMPLES]
 ON_CLASSES = ("accuracy", "f1", "mcc")
-"""Those that also take predicted classes, (B,), and call their argument `predictions`."""
+"""Functions that also take predicted classes, (B,); their argument is named `predictions`."""
 ON_SAMPLES = [name for name, arguments in CASES.items() if arguments[-1] is SAMPLES and name != "token_entropy"]
 
 
@@ -59,7 +59,7 @@ def test_every_public_function_has_a_case():
     assert set(CASES) | ON_TEXTS == set(metrics.__all__)
 
 
-def test_what_is_slow_to_import_stays_outside():
+def test_metrics_import_no_slow_library():
     imported = {}
     for path in Path(metrics.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -75,7 +75,7 @@ def test_what_is_slow_to_import_stays_outside():
 def test_lists_arrays_and_tensors_give_the_same(name):
     function = getattr(metrics, name)
     expected = function(*CASES[name])
-    for arguments in zip(*map(as_everything, CASES[name]), strict=True):
+    for arguments in zip(*map(in_every_type, CASES[name]), strict=True):
         np.testing.assert_allclose(function(*arguments), expected, rtol=1e-12)
 
 
@@ -87,7 +87,7 @@ def test_results_are_floats_or_float64_arrays(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_inputs_are_left_alone(name):
+def test_inputs_are_not_modified(name):
     copies = [np.array(argument) for argument in CASES[name]]
     getattr(metrics, name)(*copies)
     for copy, argument in zip(copies, CASES[name], strict=True):
@@ -95,11 +95,11 @@ def test_inputs_are_left_alone(name):
 
 
 @pytest.mark.parametrize("name", ON_SAMPLES)
-def test_one_draw_may_come_without_its_axis(name):
+def test_one_sample_may_come_without_its_axis(name):
     rest = CASES[name][:-1]
     function = getattr(metrics, name)
     if name in ("pavpu", "top_two_p_values"):
-        with pytest.raises(ValueError, match=r"shape \(1, 30, 2\); .*at least two draws"):
+        with pytest.raises(ValueError, match=r"shape \(1, 30, 2\); .*at least two samples"):
             function(*rest, SAMPLES[0])
     else:
         np.testing.assert_array_equal(function(*rest, SAMPLES[0]), function(*rest, SAMPLES[:1]))
@@ -107,13 +107,13 @@ def test_one_draw_may_come_without_its_axis(name):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("name", ["nll", "predictive_entropy", "pavpu"])
-def test_low_precision_is_close(name, dtype):
+def test_low_precision_gives_nearly_the_same(name, dtype):
     samples = torch.tensor(SAMPLES).to(dtype)
     exact = getattr(metrics, name)(*CASES[name])
     np.testing.assert_allclose(getattr(metrics, name)(*CASES[name][:-1], samples), exact, atol=0.02)
 
 
-def test_bfloat16_may_sum_to_one_as_well_as_it_can():
+def test_bfloat16_may_sum_to_one_within_its_precision():
     rows = torch.tensor([[0.9, 0.05, 0.05]]).bfloat16()
     assert abs(rows.double().sum().item() - 1) > 1e-3
     assert metrics.top_probability(rows).item() == pytest.approx(0.9, abs=4e-3)
@@ -123,18 +123,18 @@ def test_bfloat16_may_sum_to_one_as_well_as_it_can():
         metrics.top_probability(torch.tensor([[0.9, 0.12]]).bfloat16())
 
 
-def broken(value):
+def samples_with(value):
     samples = SAMPLES.copy()
     samples[1, 2, 0] = value
     return samples
 
 
-WRONG_SAMPLES = {
+INVALID_SAMPLES = {
     r"samples is empty, shape \(4, 0, 2\)": SAMPLES[:, :0],
     r"samples is empty, shape \(0,\)": [],
-    "samples has 1 NaN or infinite values of 240": broken(np.nan),
-    "samples has the negative value -0.1": broken(-0.1),
-    "samples sums to 1.5 ": broken(1.5 - SAMPLES[1, 2, 1]),
+    "samples has 1 NaN or infinite values of 240": samples_with(np.nan),
+    "samples has the negative value -0.1": samples_with(-0.1),
+    "samples sums to 1.5 ": samples_with(1.5 - SAMPLES[1, 2, 1]),
     "samples is the single number 0.5": 0.5,
     "samples is ragged": [[0.5, 0.5], [1.0]],
     "samples has the dtype <U1": [["a", "b"]],
@@ -142,45 +142,45 @@ WRONG_SAMPLES = {
 }
 
 
-def said_of(name, message):
-    """A message of a function, which calls its argument by its name."""
+def message_of(name, message):
+    """Return the message with the argument name of the function."""
     return message.replace("samples", "predictions") if name in ON_CLASSES else message
 
 
-@pytest.mark.parametrize("message", WRONG_SAMPLES)
+@pytest.mark.parametrize("message", INVALID_SAMPLES)
 @pytest.mark.parametrize("name", ON_SAMPLES)
-def test_wrong_samples(name, message):
-    with pytest.raises(ValueError, match=said_of(name, message)):
-        getattr(metrics, name)(*CASES[name][:-1], WRONG_SAMPLES[message])
+def test_invalid_samples(name, message):
+    with pytest.raises(ValueError, match=message_of(name, message)):
+        getattr(metrics, name)(*CASES[name][:-1], INVALID_SAMPLES[message])
 
 
 @pytest.mark.parametrize("name", [name for name in ON_SAMPLES if name not in ON_CLASSES])
-def test_samples_are_no_single_row(name):
+def test_a_single_row_is_not_samples(name):
     with pytest.raises(ValueError, match=r"samples has shape \(2,\); expected \(S, B, C\)"):
         getattr(metrics, name)(*CASES[name][:-1], [0.5, 0.5])
 
 
-WRONG_CLASSES = {
+INVALID_CLASSES = {
     "predictions has the dtype float64; expected whole numbers": [0.0, 1.0],
     "predictions has the value -1; expected indices of classes, 0 or above": [0, -1],
     "labels has 2 values and predictions has 3 inputs": [0, 1, 1],
 }
 
 
-@pytest.mark.parametrize("message", WRONG_CLASSES)
+@pytest.mark.parametrize("message", INVALID_CLASSES)
 @pytest.mark.parametrize("name", ON_CLASSES)
-def test_wrong_classes(name, message):
+def test_invalid_classes(name, message):
     with pytest.raises(ValueError, match=message):
-        getattr(metrics, name)([0, 1], WRONG_CLASSES[message])
+        getattr(metrics, name)([0, 1], INVALID_CLASSES[message])
 
 
-@pytest.mark.parametrize("name", [*CLASSIFIED, "top_two_p_values"])
+@pytest.mark.parametrize("name", [*ON_LABELS, "top_two_p_values"])
 def test_middle_dimensions_are_for_uncertainties_only(name):
     with pytest.raises(ValueError, match=r"shape \(4, 1, 30, 2\)"):
         getattr(metrics, name)(*CASES[name][:-1], SAMPLES[:, None])
 
 
-WRONG_LABELS = {
+INVALID_LABELS = {
     "labels has the value 2; samples has 2 classes: expected 0 to 1": np.where(LABELS == 1, 2, LABELS),
     "labels has the value -100": np.where(LABELS == 1, -100, LABELS),
     "labels has 29 values and samples has 30 inputs": LABELS[:-1],
@@ -190,11 +190,11 @@ WRONG_LABELS = {
 }
 
 
-@pytest.mark.parametrize("message", WRONG_LABELS)
-@pytest.mark.parametrize("name", CLASSIFIED)
-def test_wrong_labels(name, message):
-    with pytest.raises(ValueError, match=said_of(name, message)):
-        getattr(metrics, name)(WRONG_LABELS[message], SAMPLES)
+@pytest.mark.parametrize("message", INVALID_LABELS)
+@pytest.mark.parametrize("name", ON_LABELS)
+def test_invalid_labels(name, message):
+    with pytest.raises(ValueError, match=message_of(name, message)):
+        getattr(metrics, name)(INVALID_LABELS[message], SAMPLES)
 
 
 PAIRS = {
@@ -212,17 +212,17 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-@pytest.mark.parametrize("place", [0, 1])
-def test_wrong_vectors(name, place):
-    function, argument = getattr(metrics, name), PAIRS[name][place]
-    wrong = {
+@pytest.mark.parametrize("position", [0, 1])
+def test_invalid_vectors(name, position):
+    function, argument = getattr(metrics, name), PAIRS[name][position]
+    invalid = {
         f"{argument} is empty": np.empty(0),
         f"{argument} has shape": np.zeros((30, 1)),
         f"{argument} has 1 NaN": np.r_[np.nan, np.zeros(29)],
     }
-    for message, value in wrong.items():
+    for message, value in invalid.items():
         arguments = list(CASES[name])
-        arguments[place] = value
+        arguments[position] = value
         with pytest.raises(ValueError, match=message):
             function(*arguments)
 

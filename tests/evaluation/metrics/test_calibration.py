@@ -12,16 +12,16 @@ from .cases import random_samples
 
 
 def binary(*confidences):
-    """One draw that gives class 1 these probabilities."""
+    """Return one sample that gives class 1 these probabilities."""
     return [[1 - p, p] for p in confidences]
 
 
 def test_likelihood_and_brier_by_hand():
-    # The mean of the two draws is (0.25, 0.75), not the mean of their losses.
-    draws = [[[0.5, 0.5]], [[0.0, 1.0]]]
-    assert nll([1], draws) == pytest.approx(-math.log(0.75))
-    assert nll([0], draws) == pytest.approx(math.log(4))
-    assert brier([1], draws) == pytest.approx(2 * 0.25**2)
+    # The mean of the two samples is (0.25, 0.75), not the mean of their losses.
+    samples = [[[0.5, 0.5]], [[0.0, 1.0]]]
+    assert nll([1], samples) == pytest.approx(-math.log(0.75))
+    assert nll([0], samples) == pytest.approx(math.log(4))
+    assert brier([1], samples) == pytest.approx(2 * 0.25**2)
     assert brier([1], [[1.0, 0.0]]) == 2.0
 
 
@@ -33,7 +33,7 @@ def test_likelihood_and_brier_against_scikit_learn(classes):
     assert brier(labels, samples) == pytest.approx(brier_score_loss(labels, mean, scale_by_half=False))
 
 
-def test_an_impossible_label_costs_much_and_not_infinitely_much():
+def test_the_loss_of_an_impossible_label_is_finite():
     assert nll([1], [[1.0, 0.0]]) == pytest.approx(87.336, abs=1e-3)
     assert nll([0], [[1.0, 0.0]]) == 0.0
 
@@ -61,13 +61,13 @@ def test_bins_include_their_upper_end():
     assert ece([1, 0], binary(0.6, 0.75), bins=4) == pytest.approx(0.175)
 
 
-def test_certainty_is_in_the_last_bin():
+def test_a_confidence_of_one_is_in_the_last_bin():
     assert ece([1, 0], binary(1.0, 0.8), bins=2) == pytest.approx(0.4)
     assert ece([1, 1], binary(1.0, 1.0)) == 0.0
 
 
 def test_classwise_by_hand():
-    # Class 1: gap of (0, 0.5] at 0.2 with hit 0, of (0.5, 1] at 0.7 with hit 1; class 0 mirrors it: 0.3 and 0.2.
+    # Class 1: gap of (0, 0.5] at 0.2 with label 0, of (0.5, 1] at 0.7 with label 1; class 0 mirrors it: 0.3 and 0.2.
     samples, labels = binary(0.2, 0.7), [0, 1]
     assert ece(labels, samples, bins=2, classwise=True) == pytest.approx((0.2 + 0.3) / 2)
     assert mce(labels, samples, bins=2, classwise=True) == pytest.approx(0.3)
@@ -91,7 +91,7 @@ def test_against_torchmetrics(classes, bins):
 @pytest.mark.parametrize("binning", ["width", "mass"])
 @pytest.mark.parametrize("classwise", [False, True])
 def test_the_order_of_inputs_does_not_matter(binning, classwise):
-    samples, labels = random_samples(draws=1)
+    samples, labels = random_samples(count=1)
     samples = np.stack([1 - samples[..., 0].round(1), samples[..., 0].round(1)], axis=-1)  # many ties
     labels = labels.clip(max=1)
     for function in (ece, mce):
@@ -101,9 +101,9 @@ def test_the_order_of_inputs_does_not_matter(binning, classwise):
 
 
 @pytest.mark.parametrize("bins", [1, 3, 7, 10, 20, 60])
-def test_mass_bins_hold_equally_many(bins):
-    # Wrong with certainty in rank order: the largest gap of a bin is the mean confidence of the last one.
-    samples, _ = random_samples(draws=1, inputs=60, classes=2)
+def test_mass_bins_have_equally_many_inputs(bins):
+    # All predictions are incorrect: the largest gap of a bin is the mean confidence of the last one.
+    samples, _ = random_samples(count=1, inputs=60, classes=2)
     mean = samples[0]
     last = np.sort(mean.max(axis=-1))[-(60 // bins) :]
     assert mce(mean.argmin(axis=-1), mean, bins, "mass") == pytest.approx(last.mean())

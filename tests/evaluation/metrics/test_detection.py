@@ -11,13 +11,13 @@ def random_scores(seed=0, decimals=8):
 
 
 def test_error_detection_by_hand():
-    # Of 2 x 2 pairs of a wrong and a right one, three are in order. Precision at the wrong ones: 1/1 and 2/3.
+    # Of 2 x 2 pairs of an incorrect and a correct one, three are in order. Precision at the incorrect ones: 1/1 and 2/3.
     scores, errors = [4.0, 3.0, 2.0, 1.0], [True, False, True, False]
     assert error_auroc(errors, scores) == pytest.approx(3 / 4)
     assert error_aupr(errors, scores) == pytest.approx((1 + 2 / 3) / 2)
 
 
-def test_scores_that_say_nothing():
+def test_constant_scores_are_at_chance():
     assert error_auroc([1, 0, 0, 0], [1, 1, 1, 1]) == 0.5
     assert error_aupr([1, 0, 0, 0], [1, 1, 1, 1]) == pytest.approx(1 / 4)
 
@@ -53,9 +53,9 @@ def test_fpr95_by_hand():
 
 @pytest.mark.parametrize("function", [error_auroc, error_aupr])
 def test_errors(function):
-    with pytest.raises(ValueError, match="errors has only one class: all 2 predictions are right"):
+    with pytest.raises(ValueError, match="errors has only one class: all 2 predictions are correct"):
         function([False, False], [1, 2])
-    with pytest.raises(ValueError, match="errors has only one class: all 2 predictions are wrong"):
+    with pytest.raises(ValueError, match="errors has only one class: all 2 predictions are incorrect"):
         function([True, True], [1, 2])
     with pytest.raises(ValueError, match=r"errors has the value 0\.5; expected booleans"):
         function([0.5, 1], [1, 2])

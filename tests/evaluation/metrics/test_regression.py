@@ -57,14 +57,14 @@ def test_gaussian_nll_by_hand(rng):
 
 
 def test_crps_by_hand():
-    # Draws 0 and 1, target 0: E|X - y| = 1/2, E|X - X'| = 1/2.
+    # Samples 0 and 1, target 0: E|X - y| = 1/2, E|X - X'| = 1/2.
     assert crps([0.0], [[0.0], [1.0]]) == pytest.approx(1 / 4)
     assert crps([3.0], [[0.0], [1.0]]) == pytest.approx(2.5 - 1 / 4)
     assert crps([5.0, 1.0], [[2.0, 2.0]]) == pytest.approx((3 + 1) / 2)
     assert crps([5.0], [[5.0], [5.0]]) == 0.0
 
 
-def test_crps_is_the_double_sum_over_draws(rng):
+def test_crps_is_the_double_sum_over_samples(rng):
     samples, targets = rng.normal(size=(11, 6)), rng.normal(size=6)
     distance = abs(samples[:, None] - samples[None]).mean(axis=(0, 1))
     expected = abs(samples - targets).mean(axis=0) - distance / 2
@@ -80,13 +80,13 @@ def test_gaussian_crps_is_the_integral_of_the_squared_difference_of_distribution
     assert gaussian_crps([0], [0], [1]) == pytest.approx((math.sqrt(2) - 1) / math.sqrt(math.pi))
 
 
-def test_many_draws_have_the_crps_of_their_law():
-    draws = norm.ppf((np.arange(20_000) + 0.5) / 20_000)[:, None]
-    assert crps([2.0], 1 + 2 * draws) == pytest.approx(gaussian_crps([2], [1], [2]), abs=1e-4)
+def test_many_samples_have_the_crps_of_their_distribution():
+    samples = norm.ppf((np.arange(20_000) + 0.5) / 20_000)[:, None]
+    assert crps([2.0], 1 + 2 * samples) == pytest.approx(gaussian_crps([2], [1], [2]), abs=1e-4)
 
 
 def test_intervals_by_hand():
-    # Draws 0 to 100: the central 90 % are [5, 95], both ends included.
+    # Samples 0 to 100: the central 90 % are [5, 95], both ends included.
     samples = np.repeat(np.arange(101.0)[:, None], 4, axis=1)
     assert sharpness(samples) == pytest.approx(90)
     assert sharpness(samples, level=0.5) == pytest.approx(50)
@@ -95,7 +95,7 @@ def test_intervals_by_hand():
     assert interval_coverage([3.0], [[3.0], [3.0]]) == 1.0
 
 
-def test_calibrated_draws_cover_as_often_as_they_say(rng):
+def test_calibrated_samples_cover_at_their_level(rng):
     assert interval_coverage(rng.normal(size=3000), rng.normal(size=(400, 3000)), 0.8) == pytest.approx(0.8, abs=0.03)
 
 

@@ -9,7 +9,7 @@ from .cases import random_samples
 
 
 def test_by_hand():
-    # Most certain first the losses are 0, 1, 0, 1.
+    # Least uncertain first, the losses are 0, 1, 0, 1.
     coverage, risk = risk_coverage([0, 0, 1, 1], [0.3, 0.1, 0.4, 0.2])
     assert coverage.tolist() == [0.25, 0.5, 0.75, 1.0]
     assert risk == pytest.approx([0, 1 / 2, 1 / 3, 1 / 2])
@@ -19,7 +19,7 @@ def test_by_hand():
 
 
 def test_ties_share_their_loss():
-    # The certain one is right; of the two tied ones one is wrong.
+    # The least uncertain input is correct; of the two tied ones one is incorrect.
     _, risk = risk_coverage([0, 1, 0], [1, 2, 2])
     assert risk == pytest.approx([0, 0.5 / 2, 1 / 3])
 
