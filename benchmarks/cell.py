@@ -17,7 +17,7 @@ from others import DRAWS_TO_TUNE, others
 
 import hf_bam
 from hf_bam.evaluation import metrics
-from hf_bam.evaluation.temperature import best_temperature, with_temperatures
+from hf_bam.evaluation.temperature import fit_temperature, with_temperatures
 from hf_bam.prediction import Bam, Dropout, Plain
 from hf_bam.prediction.samplers import dropouts
 from hf_bam.tasks import get_task
@@ -41,7 +41,7 @@ PROBED_SEED = 0
 def main(folder, spec):
     strange, own, screened = (spec.pop(name, None) for name in (STRANGE, "own", "screen"))
     job = resolve(spec)
-    process = Run(replace(job, recipe=job.recipe.replace(samples=0)), folder, (), print)
+    process = Run(replace(job, recipe=job.recipe.replace(num_samples=0)), folder, (), print)
     result = process.go(resume=True, report=False, hub_model_id=None)
     cost = folder / "cost.json"
     if not cost.exists():  # else only the predictions are made again
@@ -92,7 +92,7 @@ def tuned(job, task, model, tokenizer, rows):
 
     They choose the strength of the noise, where a method has a choice, and the temperature.
     """
-    rows, few = subsample(rows, ROWS_TO_TUNE), job.recipe.replace(samples=DRAWS_TO_TUNE)
+    rows, few = subsample(rows, ROWS_TO_TUNE), job.recipe.replace(num_samples=DRAWS_TO_TUNE)
     predictors, about, first = {}, {}, None
     for name, strengths in methods(model, probed=job.seed == PROBED_SEED).items():
         found = {}
@@ -102,7 +102,7 @@ def tuned(job, task, model, tokenizer, rows):
         nll = {strength: outcome.table[0]["nll"] for strength, outcome in found.items()}
         best = min(nll, key=nll.get)
         first = first or found[best]
-        temperature = best_temperature(found[best].labels, found[best].outcomes[name].samples)
+        temperature = fit_temperature(found[best].labels, found[best].outcomes[name].samples)
         own, scaled = with_temperatures(found[best], {name: temperature}).table
         about[name] = {
             "best": best,

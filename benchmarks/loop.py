@@ -30,7 +30,7 @@ def sentences(number, seed=0):
 def bare_step(loop, batch):
     """What any loop has to do."""
     loop.bare(**batch).loss.backward()
-    torch.nn.utils.clip_grad_norm_(loop.bare.parameters(), loop.recipe.clip)
+    torch.nn.utils.clip_grad_norm_(loop.bare.parameters(), loop.recipe.max_grad_norm)
     loop.optimizer.optimizer.step()
     loop.optimizer.optimizer.zero_grad()
 
@@ -51,7 +51,9 @@ def overhead(attention, size):
     collator = DataCollatorWithPadding(AutoTokenizer.from_pretrained(get_model_path()))
     if attention == "bam":
         hf_bam.patch(model)
-    recipe = Recipe(batch_size=size, max_steps=STEPS + WARM + 1, lr=1e-5)  # the last step would write a checkpoint
+    recipe = Recipe(
+        batch_size=size, max_steps=STEPS + WARM + 1, learning_rate=1e-5
+    )  # the last step would write a checkpoint
     times = {"loop": [], "bare": []}
     with tempfile.TemporaryDirectory() as folder:
         loop = Loop(model, sentences(size * 60), collator, recipe, Path(folder))

@@ -27,10 +27,10 @@ def others(job, task, methods, tokenizer, sets, own, strange):
     unusual = strange_inputs(task, sets, strange, job.data_dir, len(rows))
     with_references = isinstance(task, Translation)
 
-    def predict(sampler, inputs, draws=job.recipe.samples):
-        return make_predictor(task, sampler, tokenizer, job.recipe.replace(samples=draws))(inputs)
+    def predict(sampler, inputs, draws=job.recipe.num_samples):
+        return make_predictor(task, sampler, tokenizer, job.recipe.replace(num_samples=draws))(inputs)
 
-    def decide_early(sampler, part, draws=job.recipe.samples):
+    def decide_early(sampler, part, draws=job.recipe.num_samples):
         return foreseen(task, sampler, tokenizer, part, job.recipe.max_length, draws, job.seed)
 
     def loss(sampler):

@@ -25,8 +25,8 @@ MEASURES = ("accuracy", "nll", "ece", "error_auroc", "epistemic", "seconds")
 
 
 def study():
-    told = {"task": "sentiment", "model": "minilm", "recipe": "fast", "attention": "plain"}
-    job = resolve({**told, "precision": "bf16", "max_steps": STEPS, "samples": 0})
+    told = {"task_name": "sentiment", "model_name_or_path": "minilm", "recipe": "fast", "attention": "plain"}
+    job = resolve({**told, "precision": "bf16", "max_steps": STEPS, "num_samples": 0})
     with tempfile.TemporaryDirectory() as folder:
         trained = run(job, folder, report=False).trained
     task, model = job.make_task(), trained.model

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import yaml
 
+from hf_bam.training.compatibility import present_names
 from hf_bam.training.settings import merge
 
 CELL = Path(__file__).with_name("cell.py")
@@ -31,7 +32,7 @@ def cells(grid):
 
 def settings(grid, seed, task, training, data_dir):
     """What a cell is told: the settings of all, of its task and of its training, the last ones first."""
-    merged = merge({"task": task, "seed": seed}, grid["common"], grid["tasks"][task], grid["trainings"][training])
+    merged = merge({"task_name": task, "seed": seed}, grid["common"], grid["tasks"][task], grid["trainings"][training])
     if merged.get("bam", {}).get("preset") == "own":
         merged["bam"] = {**merged["bam"], "preset": PRESETS.get(task, task)}
     place = merged.pop("data", None)
@@ -53,7 +54,9 @@ def add(path, record):
 
 
 def main(options):
-    done = {(r["seed"], r["task"], r["training"]): r.get("settings") for r in records(options.records)}
+    done = {
+        (r["seed"], r["task"], r["training"]): present_names(r.get("settings") or {}) for r in records(options.records)
+    }
     grid = read_grid(options)
     planned = cells(grid)
     print(f"{len(done)} cells are done, {len([cell for cell in planned if cell not in done])} are missing")

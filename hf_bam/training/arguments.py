@@ -16,13 +16,27 @@ from ..tasks import TASKS
 from ..tasks.classification import SentenceTask
 from ..tasks.fields import type_name
 from ..tasks.glue import SPECS as GLUE
+from .compatibility import present_names
 from .options import describe, is_text, option_fields, task_class
 from .recipe import PRECISIONS, Recipe
 from .settings import ATTENTIONS, RECIPES, Job, parse_value, read_yaml, resolve
 
-USUAL = {"recipe": "paper", "model": "albert-base-v2"}
-DEFAULTS = {"sentiment": {"recipe": "fast", "model": "minilm"}, "translation": {"model": "scratch"}}
+USUAL = {"recipe": "paper", "model_name_or_path": "albert-base-v2"}
+DEFAULTS = {
+    "sentiment": {"recipe": "fast", "model_name_or_path": "minilm"},
+    "translation": {"model_name_or_path": "scratch"},
+}
 """What a command takes where nothing is said."""
+SHORT = {
+    "model_name_or_path": "model",
+    "task_name": "task",
+    "output_dir": "output",
+    "resume_from_checkpoint": "resume",
+    "learning_rate": "lr",
+    "num_train_epochs": "epochs",
+    "num_samples": "samples",
+}
+"""Second spellings of options."""
 BOOLEAN: dict[str, Any] = {"type": parse_value, "nargs": "?", "const": True, "metavar": "true|false"}
 """Keywords for an option that is true or false, and true without a value."""
 
@@ -49,17 +63,17 @@ def parse(command: str, argv: Sequence[str], prog: str | None = None) -> Request
         group, _, key = name.partition(".")
         given[group][key] = value
     run = given["run"]
-    file = read_yaml(Path(run["config"])) if "config" in run else {}
+    file = present_names(read_yaml(Path(run["config"]))) if "config" in run else {}
     known = commands()[command]
-    tasks = run.get("task", [file["task"]] if "task" in file else known if len(known) == 1 else [])
+    tasks = run.get("task_name", [file["task_name"]] if "task_name" in file else known if len(known) == 1 else [])
     if not tasks:
-        raise ValueError(f"--task is not given; choose some of {', '.join(known)}, or all of GLUE by all.")
+        raise ValueError(f"--task_name is not given; choose some of {', '.join(known)}, or all of GLUE by all.")
     if "all" in tasks:
         tasks = [*GLUE, *(task for task in tasks if task not in (*GLUE, "all"))]
     for task in tasks:
         if task not in known:
             raise ValueError(
-                f"{run['config']}: task={task!r} is not a task of this command; it has {', '.join(known)}."
+                f"{run['config']}: task_name={task!r} is not a task of this command; it has {', '.join(known)}."
             )
     own = {task: {item.name for item in option_fields(task)} for task in tasks}
     for name in given["options"].keys() - set().union(*own.values()):
@@ -67,15 +81,24 @@ def parse(command: str, argv: Sequence[str], prog: str | None = None) -> Request
     jobs = []
     for task, seed in product(tasks, run.get("seeds", [file.get("seed", 0)])):
         options = {name: value for name, value in given["options"].items() if name in own[task]}
-        line = {**given["job"], **given["recipe"], "task": task, "seed": seed, "bam": given["bam"], "options": options}
+        line = {
+            **given["job"],
+            **given["recipe"],
+            "task_name": task,
+            "seed": seed,
+            "bam": given["bam"],
+            "options": options,
+        }
         jobs.append(resolve({**USUAL, **DEFAULTS.get(task, {})}, file, line))
     name = jobs[0].make_task().name if len(tasks) == 1 else command
     name += "" if jobs[0].attention == "bam" else f"-{jobs[0].attention}"
-    return Request(jobs, Path(run.get("output", f"out/{name}")), _options(run, name, len(jobs)))
+    return Request(jobs, Path(run.get("output_dir", f"out/{name}")), _options(run, name, len(jobs)))
 
 
 def _options(run: Mapping[str, Any], name: str, jobs: int) -> dict[str, Any]:
-    options = {key: run[key] for key in ("resume", "overwrite_output_dir", "report", "report_to") if key in run}
+    options = {key: run[key] for key in ("overwrite_output_dir", "report", "report_to") if key in run}
+    if "resume_from_checkpoint" in run:
+        options["resume"] = True
     if "hub_model_id" in run and "push_to_hub" not in run:
         raise ValueError(f"--hub_model_id {run['hub_model_id']} is of use with --push_to_hub only; give that, too.")
     if "push_to_hub" in run:
@@ -117,17 +140,22 @@ def _add_run(group: Any, names: Sequence[str]) -> None:
     if len(names) > 1:
         every = ", ".join(names)
         group.add_argument(
-            "--task",
-            dest="run.task",
+            *_flags("task_name"),
+            dest="run.task_name",
             nargs="+",
             choices=[*names, "all"],
             metavar="TASK",
             help=f"{every}, or all of GLUE",
         )
     group.add_argument(
-        "--model", dest="job.model", metavar="NAME", help=f"{text['model']} minilm: a small one that is a package."
+        *_flags("model_name_or_path"),
+        dest="job.model_name_or_path",
+        metavar="NAME",
+        help=f"{text['model_name_or_path']} minilm: a small one that is a package.",
     )
-    group.add_argument("--output", dest="run.output", metavar="FOLDER", help="For everything that comes out of it.")
+    group.add_argument(
+        *_flags("output_dir"), dest="run.output_dir", metavar="FOLDER", help="For everything that comes out of it."
+    )
     group.add_argument("--data_dir", dest="job.data_dir", metavar="FOLDER", help=text["data_dir"])
     group.add_argument("--recipe", dest="job.recipe", choices=RECIPES, help="The paper's, or for a laptop's CPU.")
     group.add_argument("--config", dest="run.config", metavar="FILE", help="YAML, as a run writes it to config.yaml.")
@@ -140,13 +168,16 @@ def _add_run(group: Any, names: Sequence[str]) -> None:
     group.add_argument("--eval_limit", dest="job.eval_limit", type=parse_value, metavar="N", help=text["eval_limit"])
     group.add_argument("--holdout", dest="job.holdout", type=parse_value, metavar="N", help=text["holdout"])
     group.add_argument(
-        "--resume", dest="run.resume", action="store_true", help="Resume from the newest checkpoint in --output."
+        *_flags("resume_from_checkpoint"),
+        dest="run.resume_from_checkpoint",
+        action="store_true",
+        help="Resume from the last checkpoint in --output_dir.",
     )
     group.add_argument(
         "--overwrite_output_dir",
         dest="run.overwrite_output_dir",
         action="store_true",
-        help="Remove the run that is in --output, finished or not, and begin anew.",
+        help="Remove the run that is in --output_dir, finished or not, and begin anew.",
     )
     group.add_argument("--no_report", dest="run.report", action="store_false", help="No page about the doubt.")
     group.add_argument(
@@ -155,6 +186,11 @@ def _add_run(group: Any, names: Sequence[str]) -> None:
     group.add_argument("--push_to_hub", dest="run.push_to_hub", action="store_true", help="Upload the model.")
     group.add_argument("--hub_model_id", dest="run.hub_model_id", metavar="NAME", help="The repository for it.")
     group.add_argument("--debug", dest="run.debug", action="store_true", help="Errors with a traceback.")
+
+
+def _flags(name: str) -> list[str]:
+    """Return the spellings of an option, the usual one first."""
+    return [f"--{name}", *([f"--{SHORT[name]}"] if name in SHORT else [])]
 
 
 def _add(group: Any, flag: str, dest: str, cls: Any, name: str) -> None:
@@ -168,4 +204,4 @@ def _add(group: Any, flag: str, dest: str, cls: Any, name: str) -> None:
         settings |= BOOLEAN
     else:
         settings |= {"type": parse_value}
-    group.add_argument(flag, **{"metavar": "VALUE", **settings} if not choices else settings)
+    group.add_argument(flag, *_flags(name)[1:], **{"metavar": "VALUE", **settings} if not choices else settings)

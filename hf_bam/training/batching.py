@@ -40,7 +40,7 @@ class Batches:
             raise ValueError("There are no examples to train on.")
         if self.size % (self.parts * self.processes):
             raise ValueError(
-                f"batch_size={self.size} cannot be divided among accumulation={self.parts} batches of "
+                f"batch_size={self.size} cannot be divided among gradient_accumulation_steps={self.parts} batches of "
                 f"{self.processes} processes; it must be a multiple of {self.parts * self.processes}."
             )
 

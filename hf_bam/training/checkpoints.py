@@ -66,11 +66,11 @@ class Checkpoints:
     the earlier ones as they were. Nothing is pickled.
 
     Attributes:
-        keep: how many of the latest ones are kept. What these call their best is kept as well.
+        save_total_limit: how many of the latest ones are kept. What these call their best is kept as well.
     """
 
     folder: Path
-    keep: int = 1
+    save_total_limit: int = 1
 
     def save(self, step: int, tensors: Mapping[str, Tensors], values: Mapping[str, Any]) -> Checkpoint:
         """Writes one and removes those that are not needed any more.
@@ -109,7 +109,7 @@ class Checkpoints:
     def prune(self, step: int) -> None:
         """Removes those that are not needed after this step; later ones are torn, and their steps are done again."""
         found = self.all()
-        latest = [checkpoint for checkpoint in found if checkpoint.step <= step][-self.keep :]
+        latest = [checkpoint for checkpoint in found if checkpoint.step <= step][-self.save_total_limit :]
         best = {checkpoint.best() for checkpoint in latest}
         for checkpoint in found:
             if checkpoint not in latest and checkpoint.step not in best:

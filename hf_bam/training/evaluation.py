@@ -54,7 +54,7 @@ class Evaluator:
 
     def outputs(self, model: PreTrainedModel, features: Dataset) -> Outputs:
         """What the model says of every feature, in their order; all processes get all of it."""
-        batches = sorted_batches(feature_lengths(features), self.recipe.eval_batch_size)
+        batches = sorted_batches(feature_lengths(features), self.recipe.per_device_eval_batch_size)
         own = batches[self.accelerator.process_index :: self.accelerator.num_processes]
         loader = DataLoader(features, batch_sampler=own, collate_fn=self.task.collator(self.tokenizer, model))
         hidden = None if self.accelerator.is_main_process else True

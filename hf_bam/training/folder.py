@@ -23,7 +23,7 @@ SIGNS = (FILE, CONFIG, "checkpoints", "log.jsonl")
 """Files that say that there is a run."""
 PARTS = (FILE, "checkpoints", "model", "adapter", "predictions", "report", "log.jsonl", CONFIG)
 """Everything that a run writes. Results are removed first, settings last: a kill in between mixes no runs."""
-MEASURED = frozenset({"samples", "uncertainty_rows"})
+MEASURED = frozenset({"num_samples", "uncertainty_rows"})
 """Settings that results depend on, though weights do not."""
 Found = TypeVar("Found")
 
@@ -65,19 +65,21 @@ class Folder:
     def _is_done(self, job: Job, resume: bool, overwrite: bool) -> bool:
         if resume and overwrite:
             raise ValueError(
-                "resume=True (--resume) and overwrite_output_dir=True (--overwrite_output_dir) exclude each other."
+                "resume=True (--resume_from_checkpoint) and overwrite_output_dir=True (--overwrite_output_dir) "
+                "exclude each other."
             )
         if overwrite:
             self._check_inputs(job)
         if overwrite or not self.is_used():
             return False
         done = (self.path / FILE).exists()
-        check_same(self.path, *_without(FREE - MEASURED if done else FREE, self._settings(job), job.to_dict()))
+        check_same(self.path, self._settings(job), job.to_dict(), FREE - MEASURED if done else FREE)
         if not resume:
             raise ValueError(
-                f"{self.path} holds a run that {'is done' if done else 'was not finished'}: resume=True (--resume) "
-                f"{'reads its results' if done else 'goes on with it'}, overwrite_output_dir=True "
-                "(--overwrite_output_dir) removes it and begins anew; or choose another folder."
+                f"{self.path} holds a run that {'is done' if done else 'was not finished'}: resume=True "
+                f"(--resume_from_checkpoint) {'reads its results' if done else 'goes on with it'}, "
+                "overwrite_output_dir=True (--overwrite_output_dir) removes it and begins anew; or choose another "
+                "folder."
             )
         return done
 
@@ -103,7 +105,7 @@ class Folder:
 
     def _check_inputs(self, job: Job) -> None:
         removed = [(self.path / name).resolve() for name in PARTS]
-        for name, value in {"model": job.model, "data_dir": job.data_dir}.items():
+        for name, value in {"model_name_or_path": job.model_name_or_path, "data_dir": job.data_dir}.items():
             place = Path(value or ".").resolve()
             if any(part in (place, *place.parents) for part in removed):
                 raise ValueError(
@@ -122,7 +124,3 @@ class Folder:
             else:
                 part.unlink(missing_ok=True)
         write_yaml(self.path / CONFIG, job)
-
-
-def _without(names: Any, *settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in own.items() if name not in names} for own in settings]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
 from datasets import Dataset
 from torch import nn
+
+from .compatibility import present_names
 
 BATCH = 1000
 """Rows that are hashed together; part of what a fingerprint depends on."""
@@ -39,18 +41,24 @@ def _bytes(content: Any) -> bytes:
 
 
 def comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings without those that the outcome does not depend on: the data's place, and epochs beside max_steps."""
-    unused = {"data_dir", *(["epochs"] if settings.get("max_steps") is not None else [])}
+    """Return settings under their present names, without those that do not change the results.
+
+    These are the folder of the data, and num_train_epochs beside max_steps.
+    """
+    settings = present_names(settings)
+    unused = {"data_dir", *(["num_train_epochs"] if settings.get("max_steps") is not None else [])}
     return {name: value for name, value in settings.items() if name not in unused}
 
 
-def check_same(place: Any, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def check_same(place: Any, before: Mapping[str, Any], now: Mapping[str, Any], free: Collection[str] = ()) -> None:
     """Raises an error that names the first value in which a run that was begun differs from this one.
 
     Args:
         place: file or folder of the run that was begun.
+        free: names whose values may differ.
     """
-    name, one, other = _difference(comparable(before), comparable(now))
+    one, two = ({n: v for n, v in comparable(own).items() if n not in free} for own in (before, now))
+    name, one, other = _difference(one, two)
     if name:
         raise ValueError(
             f"{place} was made with {name}={one!r}, and this run has {other!r}; resume with the same settings and "

@@ -64,7 +64,8 @@ class RunLogger:
         line = dict(zip(TERMS, mean, strict=True)) if self.bayesian else {"loss": mean[0]}
         if not math.isfinite(mean[0]):
             raise FloatingPointError(
-                f"The loss is {mean[0]} at step {step}. A lower lr, a longer warmup or precision='fp32' may help."
+                f"The loss is {mean[0]} at step {step}. A lower learning_rate, more warmup_steps or precision='fp32' "
+                "may help."
             )
         line |= values | {"samples_per_second": self.examples / self.seconds}
         shown = {short: f"{line[name]:.3g}" for name, short in SHOWN.items() if name in line}

@@ -33,7 +33,17 @@ from .state import CheckpointManager, State
 Batch = dict[str, Tensor]
 
 IGNORED = -100
-FREE = frozenset({"eval_batch_size", "keep", "log_every", "save_every", "samples", "uncertainty_rows", "workers"})
+FREE = frozenset(
+    {
+        "dataloader_num_workers",
+        "logging_steps",
+        "num_samples",
+        "per_device_eval_batch_size",
+        "save_steps",
+        "save_total_limit",
+        "uncertainty_rows",
+    }
+)
 """Fields of a recipe that may differ when a run goes on, because the weights do not depend on them."""
 
 
@@ -44,7 +54,9 @@ def make_accelerator(recipe: Recipe, **options: Any) -> Accelerator:
     AcceleratorState._reset_state()
     GradientState._reset_state()
     precision = "no" if recipe.precision == "fp32" else recipe.precision
-    return Accelerator(gradient_accumulation_steps=recipe.accumulation, mixed_precision=precision, **options)
+    return Accelerator(
+        gradient_accumulation_steps=recipe.gradient_accumulation_steps, mixed_precision=precision, **options
+    )
 
 
 def train(
@@ -92,8 +104,10 @@ class Loop:
         self.features, self.collator, self.recipe, self.folder = features, collator, recipe, folder
         self.accelerator, self.best_model, self.seed, self.say = accelerator, best_model, seed, say
         processes, lengths = accelerator.num_processes, feature_lengths(features)
-        self.batches = Batches(lengths, recipe.batch_size, recipe.accumulation, processes, seed, recipe.buckets)
-        self.total = recipe.max_steps or math.ceil(recipe.epochs * len(self.batches))
+        self.batches = Batches(
+            lengths, recipe.batch_size, recipe.gradient_accumulation_steps, processes, seed, recipe.group_by_length
+        )
+        self.total = recipe.max_steps or math.ceil(recipe.num_train_epochs * len(self.batches))
         self.warmup = warmup_steps(recipe, self.total)
         self.bare = model
         self.forward = vars(model).get("forward")
@@ -101,7 +115,7 @@ class Loop:
         fixed = {name: value for name, value in recipe.to_dict().items() if name not in FREE}
         about = {**(about or {}), **fixed, "seed": seed, "examples": len(features), "processes": processes}
         about |= {"data": about["data"] if "data" in about else fingerprint(features), "frozen": frozen(model)}
-        checkpoints = Checkpoints(folder / "checkpoints", recipe.keep)
+        checkpoints = Checkpoints(folder / "checkpoints", recipe.save_total_limit)
         self.manager = CheckpointManager(checkpoints, accelerator, self.model, self.optimizer, about)
 
     @property
@@ -151,12 +165,12 @@ class Loop:
                 self.features,
                 batch_sampler=self.batches.share(epoch, self.accelerator.process_index, start),
                 collate_fn=self.collator,
-                num_workers=self.recipe.workers,
+                num_workers=self.recipe.dataloader_num_workers,
                 generator=torch.Generator(),  # else it would draw a seed from the one that the noise comes from
             )
             iterator = iter(loader)
             while self.state.step < self.total and not self.state.stopped:
-                batches = list(islice(iterator, self.recipe.accumulation))
+                batches = list(islice(iterator, self.recipe.gradient_accumulation_steps))
                 if not batches:
                     break
                 yield send_to_device(batches, self.accelerator.device, non_blocking=True)
@@ -171,8 +185,8 @@ class Loop:
                 task_loss = output.get("task_loss", output.loss) * weight
                 loss = task_loss + output.kl_loss if "kl_loss" in output else task_loss
                 self.accelerator.backward(loss)
-                if self.recipe.clip is not None and self.accelerator.sync_gradients:
-                    norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
+                if self.recipe.max_grad_norm is not None and self.accelerator.sync_gradients:
+                    norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.recipe.max_grad_norm)
                 self.optimizer.step()
                 self.optimizer.zero_grad()
             kl = output.get("kl", torch.zeros_like(loss))
@@ -194,10 +208,10 @@ class Loop:
     def after_step(self, norm: Tensor | None) -> None:
         """What is due after a step: an evaluation, a line in the log, a checkpoint."""
         step, last, better = self.state.step, self.state.step == self.total, False
-        if self.best_model is not None and (step % (self.recipe.eval_every or len(self.batches)) == 0 or last):
+        if self.best_model is not None and (step % (self.recipe.eval_steps or len(self.batches)) == 0 or last):
             better = self.evaluate(self.best_model)
-        saves = better or last or self.state.stopped or step % self.recipe.save_every == 0
-        if saves or step % self.recipe.log_every == 0:  # a checkpoint leaves no averages unsaid
+        saves = better or last or self.state.stopped or step % self.recipe.save_steps == 0
+        if saves or step % self.recipe.logging_steps == 0:  # a checkpoint leaves no averages unsaid
             self.logger.tell(step, **self.values(norm))
         if saves:
             self.manager.save()
@@ -205,9 +219,9 @@ class Loop:
 
     def values(self, norm: Tensor | None) -> dict[str, float]:
         """What the log says of a step besides the loss."""
-        values = {"epoch": self.state.step / len(self.batches), "lr": self.optimizer.param_groups[0]["lr"]}
+        values = {"epoch": self.state.step / len(self.batches), "learning_rate": self.optimizer.param_groups[0]["lr"]}
         if norm is not None:
-            values["gradient_norm"] = float(norm)
+            values["grad_norm"] = float(norm)
         if is_patched(self.bare):
             bam = get_config(self.bare)
             done = torch.tensor(self.state.step - 1)
@@ -226,7 +240,9 @@ class Loop:
             state.best, state.waited = {"step": step, "score": scores[best_model.metric], "scores": scores}, 0
         else:
             state.waited += 1
-            state.stopped = self.recipe.patience is not None and state.waited >= self.recipe.patience
+            state.stopped = (
+                self.recipe.early_stopping_patience is not None and state.waited >= self.recipe.early_stopping_patience
+            )
         self.logger.write(step, scores)
         told = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
         self.logger.show(

@@ -26,12 +26,12 @@ def parameter_groups(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
             groups.setdefault(key, []).append(parameter)
     if not groups:
         raise ValueError("The model has no parameter that requires a gradient; there is nothing to train.")
-    prior_lr = recipe.lr if recipe.prior_lr is None else recipe.prior_lr
+    prior_lr = recipe.learning_rate if recipe.prior_learning_rate is None else recipe.prior_learning_rate
     return [
         {
             "params": parameters,
-            "lr": prior_lr if prior else recipe.lr,
-            "initial_lr": prior_lr if prior else recipe.lr,
+            "lr": prior_lr if prior else recipe.learning_rate,
+            "initial_lr": prior_lr if prior else recipe.learning_rate,
             "weight_decay": recipe.weight_decay if decays else 0.0,
         }
         for (prior, decays), parameters in sorted(groups.items())
@@ -46,7 +46,7 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> AdamW:
 
 def warmup_steps(recipe: Recipe, total: int) -> int:
     """Steps of warm-up: as many as the recipe says, or the share that it says."""
-    steps = recipe.warmup if recipe.warmup >= 1 else recipe.warmup * total
+    steps = recipe.warmup_steps if recipe.warmup_steps >= 1 else recipe.warmup_steps * total
     return min(math.ceil(steps), total)
 
 

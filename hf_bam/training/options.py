@@ -22,7 +22,7 @@ from ..tasks.fields import is_number, type_name
 def task_class(name: str) -> type[Task]:
     """The class of a task in the registry, whose fields are its options."""
     if name not in TASKS:
-        raise ValueError(f"task={name!r} is not known; choose one of {', '.join(TASKS)}.")
+        raise ValueError(f"task_name={name!r} is not known; choose one of {', '.join(TASKS)}.")
     factory: Any = TASKS[name]
     if isinstance(factory, partial):
         module, kind = factory.args

@@ -28,7 +28,7 @@ def write_reports(findings: Mapping[str, Uncertainty], folder: Path) -> list[Pat
     except ImportError:
         return []
     return [
-        report(finding.comparison, folder / name, f"Predictions and their doubt: {name}")
+        report(finding.comparison, folder / name, f"Predictions and their uncertainty: {name}")
         for name, finding in findings.items()
         if finding.comparison is not None
     ]
@@ -44,16 +44,16 @@ def card(result: Result, model: PreTrainedModel, job: Job, repo_id: str | None) 
     """The text of the model card; plain models have none of ours."""
     if not is_patched(model):
         return None
-    parts = [f"### {name}\n\n{tables.as_markdown(table)}" for name, table in result.doubt.items()]
+    parts = [f"### {name}\n\n{tables.as_markdown(table)}" for name, table in result.uncertainty.items()]
     scores = {f"{name} {score}": value for name, own in result.scores.items() for score, value in own.items()}
     named = {name: value for name, value in job.to_dict().items() if name not in ("bam", "data_dir", "options")}
     text = model_card(
         model,
         repo_id=repo_id,
-        base_model=None if job.model in UNNAMED else job.model,
+        base_model=None if job.model_name_or_path in UNNAMED else job.model_name_or_path,
         metrics=scores,
         dataset=result.name,
-        report="\n".join(["## Doubt\n", *parts]) if parts else None,
+        report="\n".join(["## Uncertainty\n", *parts]) if parts else None,
         training={name: value for name, value in named.items() if value is not None},
     )
     return str(text)

@@ -20,23 +20,23 @@ class Recipe:
     Frozen and checked: a wrong value raises a `ValueError` that names the field, the value and what it may be.
     """
 
-    lr: float = 5e-5
+    learning_rate: float = 5e-5
     """Highest learning rate."""
-    prior_lr: float | None = None
+    prior_learning_rate: float | None = None
     """Highest learning rate of the prior network, which is not pretrained; None: as for the rest."""
     batch_size: int = 32
     """Examples of an optimizer step, over all processes and accumulated batches."""
-    accumulation: int = 1
+    gradient_accumulation_steps: int = 1
     """Batches into which every process cuts its share of a step, to save memory."""
-    epochs: float = 3.0
+    num_train_epochs: float = 3.0
     """Passes over the training rows."""
     max_steps: int | None = None
     """Optimizer steps, instead of epochs."""
-    warmup: float = 0.06
+    warmup_steps: float = 0.06
     """Steps in which the learning rate rises, before it falls to 0; below 1: their share of all steps."""
     weight_decay: float = 0.01
     """AdamW's, not for biases and norms."""
-    clip: float | None = 1.0
+    max_grad_norm: float | None = 1.0
     """Largest norm of the gradient."""
     max_length: int = 128
     """Tokens of an input; longer ones are cut, or divided by tasks that can."""
@@ -48,29 +48,29 @@ class Recipe:
     """"fp32", or mixed precision: "bf16", "fp16"."""
     freeze_embeddings: bool = False
     """Leave the word embeddings as they are: less memory and time."""
-    checkpointing: bool = False
+    gradient_checkpointing: bool = False
     """Gradient checkpointing: less memory for more time, where the model has it."""
-    buckets: bool = True
+    group_by_length: bool = True
     """Batches of similar length, so that little is padded."""
-    eval_every: int | None = None
+    eval_steps: int | None = None
     """Optimizer steps between evaluations; None: an epoch."""
     eval_rows: int | None = None
     """How many rows of the first evaluation set choose the best checkpoint; None: all."""
-    eval_batch_size: int = 64
+    per_device_eval_batch_size: int = 64
     """Examples of an evaluation batch, on every process."""
-    patience: int | None = None
+    early_stopping_patience: int | None = None
     """Evaluations without a better score after which training ends early; None: it does not."""
-    save_every: int = 500
+    save_steps: int = 500
     """Optimizer steps between checkpoints; there is one at each better evaluation besides."""
-    keep: int = 1
+    save_total_limit: int = 1
     """How many of the latest checkpoints are kept, besides the best one."""
-    log_every: int = 10
+    logging_steps: int = 10
     """Optimizer steps between lines of the log."""
-    samples: int = 32
+    num_samples: int = 32
     """Draws for each input when the doubt of the trained model is measured; 0: not at all."""
     uncertainty_rows: int | None = None
     """How many rows of an evaluation set the doubt is measured on; None: all."""
-    workers: int = 0
+    dataloader_num_workers: int = 0
     """Processes that prepare batches beside each training process."""
     lora_rank: int = 8
     """Rank of the adapters with LoRA."""
@@ -84,14 +84,14 @@ class Recipe:
             object.__setattr__(self, name, limit.check(name, getattr(self, name)))
         if self.precision not in PRECISIONS:
             raise _error("precision", self.precision, "one of " + ", ".join(map(repr, PRECISIONS)))
-        for name in ("freeze_embeddings", "checkpointing", "buckets"):
+        for name in ("freeze_embeddings", "gradient_checkpointing", "group_by_length"):
             if not isinstance(getattr(self, name), bool):
                 raise _error(name, getattr(self, name), "True or False")
         if not isinstance(self.bam, BamConfig):
             object.__setattr__(self, "bam", bam_config(self.bam))
 
     def replace(self, **changes: Any) -> Recipe:
-        """A copy with some fields changed; `epochs` take the place of `max_steps`."""
+        """A copy with some fields changed; `num_train_epochs` takes the place of `max_steps`."""
         changes = by_epochs_or_steps(changes)
         return Recipe.from_dict({**self.to_dict(), **changes})
 
@@ -107,11 +107,11 @@ class Recipe:
 
 
 def by_epochs_or_steps(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values that are laid over others: epochs among them take the place of max_steps, which would count otherwise."""
+    """Return changes to other values, in which num_train_epochs also removes max_steps, which would win otherwise."""
     values = dict(values)
-    if values.get("epochs") is not None:
+    if values.get("num_train_epochs") is not None:
         if values.get("max_steps") is not None:
-            both = f"epochs={values['epochs']!r} and max_steps={values['max_steps']!r}"
+            both = f"num_train_epochs={values['num_train_epochs']!r} and max_steps={values['max_steps']!r}"
             raise ValueError(f"{both} are both given; leave one of them out.")
         values["max_steps"] = None
     return values
@@ -155,28 +155,28 @@ class Limit:
 
 
 LIMITS = {
-    "lr": Limit(0, above=True),
-    "prior_lr": Limit(0, above=True, optional=True),
+    "learning_rate": Limit(0, above=True),
+    "prior_learning_rate": Limit(0, above=True, optional=True),
     "batch_size": Limit(1, whole=True),
-    "accumulation": Limit(1, whole=True),
-    "epochs": Limit(0, above=True),
+    "gradient_accumulation_steps": Limit(1, whole=True),
+    "num_train_epochs": Limit(0, above=True),
     "max_steps": Limit(1, whole=True, optional=True),
-    "warmup": Limit(0),
+    "warmup_steps": Limit(0),
     "weight_decay": Limit(0),
-    "clip": Limit(0, above=True, optional=True),
+    "max_grad_norm": Limit(0, above=True, optional=True),
     "max_length": Limit(8, whole=True),
     "dropout": Limit(0, 1, optional=True),
     "classifier_dropout": Limit(0, 1, optional=True),
-    "eval_every": Limit(1, whole=True, optional=True),
+    "eval_steps": Limit(1, whole=True, optional=True),
     "eval_rows": Limit(1, whole=True, optional=True),
-    "eval_batch_size": Limit(1, whole=True),
-    "patience": Limit(1, whole=True, optional=True),
-    "save_every": Limit(1, whole=True),
-    "keep": Limit(1, whole=True),
-    "log_every": Limit(1, whole=True),
-    "samples": Limit(0, whole=True),
+    "per_device_eval_batch_size": Limit(1, whole=True),
+    "early_stopping_patience": Limit(1, whole=True, optional=True),
+    "save_steps": Limit(1, whole=True),
+    "save_total_limit": Limit(1, whole=True),
+    "logging_steps": Limit(1, whole=True),
+    "num_samples": Limit(0, whole=True),
     "uncertainty_rows": Limit(1, whole=True, optional=True),
-    "workers": Limit(0, whole=True),
+    "dataloader_num_workers": Limit(0, whole=True),
     "lora_rank": Limit(1, whole=True),
     "lora_alpha": Limit(0, above=True),
 }

@@ -14,6 +14,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..tasks.base import Data
+from .compatibility import RESULTS, present_names
 from .uncertainty import Uncertainty
 
 FILE = "results.json"
@@ -26,7 +27,7 @@ class Trained:
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     data: Data
-    doubt: dict[str, Uncertainty]
+    uncertainty: dict[str, Uncertainty]
 
 
 @dataclass
@@ -36,7 +37,7 @@ class Result:
     Attributes:
         name: of the task.
         scores: with mean attention, by set.
-        doubt: for each set a table with a row for each method.
+        uncertainty: for each set a table with a row for each method.
         about: rows, steps, the best of them, seconds, the settings and the fingerprints of the data.
         trained: not there when the run was done before, or when it is one of many.
     """
@@ -44,19 +45,20 @@ class Result:
     name: str
     folder: Path
     scores: dict[str, dict[str, float]]
-    doubt: dict[str, list[dict[str, Any]]]
+    uncertainty: dict[str, list[dict[str, Any]]]
     about: dict[str, Any]
     trained: Trained | None = field(default=None, repr=False)
 
     def write(self) -> Path:
-        content = {"task": self.name, "scores": self.scores, "doubt": self.doubt, **self.about}
+        content = {"task": self.name, "scores": self.scores, "uncertainty": self.uncertainty, **self.about}
         return write_json(self.folder / FILE, content)
 
     @classmethod
     def read(cls, folder: Path) -> Result:
         try:
             content = json.loads((folder / FILE).read_text(encoding="utf-8"))
-            return cls(content.pop("task"), folder, content.pop("scores"), content.pop("doubt"), content)
+            content = present_names(content, RESULTS)
+            return cls(content.pop("task"), folder, content.pop("scores"), content.pop("uncertainty"), content)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{folder / FILE} does not hold the results of a run ({error!r}); remove it.") from error
 

@@ -114,9 +114,9 @@ class Run:
             on_main(partial(model.save_pretrained, self.folder / "adapter"))
             model = model.merge_and_unload()
         scores = self.scores(model, data)
-        trained = Trained(model, tokenizer, data, self.doubt(model, tokenizer, data))
-        doubt = {name: found.table for name, found in trained.doubt.items()}
-        result = Result(self.task.name, self.folder, scores, doubt, about, trained)
+        trained = Trained(model, tokenizer, data, self.uncertainty(model, tokenizer, data))
+        tables_by_set = {name: found.table for name, found in trained.uncertainty.items()}
+        result = Result(self.task.name, self.folder, scores, tables_by_set, about, trained)
         on_main(lambda: self.publish(result, trained, report, hub_model_id))
         for tracker in self.accelerator.trackers:
             tracker.finish()
@@ -161,7 +161,7 @@ class Run:
         def scores(model: PreTrainedModel) -> dict[str, float]:
             return self.evaluator.scores(model, held_out, encoded)
 
-        fixed = ("task", "options", "model", "attention", "lora", "limit", "eval_limit", "holdout")
+        fixed = ("task_name", "options", "model_name_or_path", "attention", "lora", "limit", "eval_limit", "holdout")
         loop = Loop(
             model,
             features,
@@ -190,8 +190,9 @@ class Run:
         length = padding(loop.batches.lengths, loop.batches.share(0, 0))
         return ", ".join(
             [
-                f"{job.model}{' with LoRA' if job.lora else ''}, {attention if job.attention == 'bam' else 'plain'}",
-                f"{loop.total} steps of {recipe.batch_size} at lr {recipe.lr:g}"
+                f"{job.model_name_or_path}{' with LoRA' if job.lora else ''}",
+                attention if job.attention == "bam" else "plain",
+                f"{loop.total} steps of {recipe.batch_size} at lr {recipe.learning_rate:g}"
                 f"{', all of them in the warmup' if loop.warmup >= loop.total else ''}",
                 f"seed {job.seed}",
                 f"{length:.0%} padding",
@@ -210,17 +211,19 @@ class Run:
         self.say(f"\n{tables.as_text(score_rows(scores))}")
         return scores
 
-    def doubt(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: Data) -> dict[str, Uncertainty]:
+    def uncertainty(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: Data
+    ) -> dict[str, Uncertainty]:
         """The doubt on every labelled set."""
         found: dict[str, Uncertainty] = {}
-        for name, rows in data.evaluation.items() if self.recipe.samples else ():
+        for name, rows in data.evaluation.items() if self.recipe.num_samples else ():
             found[name] = measure_uncertainty(self.task, model, tokenizer, rows, self.recipe)
-            self.say(f"\nDoubt on {name}\n{tables.as_text(found[name].table)}")
+            self.say(f"\nUncertainty on {name}\n{tables.as_text(found[name].table)}")
         return found
 
     def publish(self, result: Result, trained: Trained, report: bool, hub_model_id: str | None) -> None:
         """Writes what others may use, the results last: they say that the run is done."""
-        pages = publishing.write_reports(trained.doubt, self.folder / "report") if report else []
+        pages = publishing.write_reports(trained.uncertainty, self.folder / "report") if report else []
         publishing.save_model(trained.model, trained.tokenizer, self.folder / "model")
         card = publishing.card(result, trained.model, self.job, hub_model_id)
         if card is not None:

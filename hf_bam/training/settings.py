@@ -61,9 +61,9 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{FLOAT
 class Job:
     """One run: what is trained, on what and how."""
 
-    task: str
+    task_name: str
     """Its name in `hf_bam.tasks.TASKS`."""
-    model: str
+    model_name_or_path: str
     """A name on the Hub or a folder; "scratch" for tasks that can make one of their own."""
     options: dict[str, Any] = field(default_factory=dict)
     """Fields of the task."""
@@ -95,12 +95,19 @@ class Job:
             raise ValueError(f"seed={self.seed!r} is not valid; it must be a whole number, 0 or above.")
 
     def make_task(self) -> Task:
-        return get_task(self.task, **self.options)
+        return get_task(self.task_name, **self.options)
 
     def to_dict(self) -> dict[str, Any]:
-        """All settings in one mapping, recipe included, without epochs beside max_steps; `resolve` takes it back."""
+        """Return all settings in one mapping, those of the recipe included; `resolve` takes it back.
+
+        It has either max_steps or num_train_epochs.
+        """
         values = {name: getattr(self, name) for name in JOB_FIELDS} | self.recipe.to_dict()
-        return {name: value for name, value in values.items() if name != "epochs" or self.recipe.max_steps is None}
+        return {
+            name: value
+            for name, value in values.items()
+            if name != "num_train_epochs" or self.recipe.max_steps is None
+        }
 
 
 JOB_FIELDS = {item.name: item for item in dataclasses.fields(Job) if item.name != "recipe"}
@@ -109,22 +116,22 @@ JOB_FIELDS = {item.name: item for item in dataclasses.fields(Job) if item.name !
 def resolve(*layers: Values) -> Job:
     """The settings of a run; later layers override earlier ones, and the recipe set that they name is below all."""
     merged = merge(*layers)
-    if "task" not in merged or "model" not in merged:
-        missing = "task" if "task" not in merged else "model"
-        raise ValueError(f"{missing} is not given; name it on the command line or in the config file.")
+    for name in ("task_name", "model_name_or_path"):
+        if name not in merged:
+            raise ValueError(f"{name} is not given; name it on the command line or in the config file.")
     own = {name: merged[name] for name in JOB_FIELDS if name in merged}
     for name, value in own.items():
         check_field(JOB_FIELDS[name], value)
-    own["options"] = checked_options(own["task"], own.get("options", {}))
-    task, attention = own["task"], own.get("attention", Job.attention)
-    keys = f"attention-{attention}", task, f"{task}-{own['model']}", get_task(task, **own["options"]).name
+    own["options"] = checked_options(own["task_name"], own.get("options", {}))
+    task, attention = own["task_name"], own.get("attention", Job.attention)
+    keys = f"attention-{attention}", task, f"{task}-{own['model_name_or_path']}", get_task(task, **own["options"]).name
     recipe = merge(*recipe_layers(merged.get("recipe"), *keys), *layers)
     rest = {name: value for name, value in recipe.items() if name not in (*JOB_FIELDS, "recipe")}
     return Job(**own, recipe=Recipe.from_dict(rest))
 
 
 def merge(*layers: Values) -> dict[str, Any]:
-    """One mapping of several; `epochs` take the place of an earlier `max_steps`, and the other way round.
+    """One mapping of several; `num_train_epochs` takes the place of an earlier `max_steps`, and the other way round.
 
     Those under `bam` and `options` are merged field by field; a preset begins anew.
     """
@@ -136,7 +143,7 @@ def merge(*layers: Values) -> dict[str, Any]:
                 value = value if value.get("preset") else {**merged.get(name, {}), **value}
             merged[name] = value
     if merged.get("max_steps") is not None:
-        merged.pop("epochs", None)
+        merged.pop("num_train_epochs", None)
     return merged
 
 

@@ -31,7 +31,7 @@ def show(job: Job, output: Path, examples: Sequence[str] = EXAMPLES, say: Say = 
     task, predictors = job.make_task(), dict[str, Predictor]()
     for attention in ("plain", "bam"):
         say(f"\n--- {'Bayesian attention' if attention == 'bam' else 'plain finetuning'} ---")
-        quiet = replace(job, attention=attention, recipe=job.recipe.replace(samples=0))
+        quiet = replace(job, attention=attention, recipe=job.recipe.replace(num_samples=0))
         trained = run(quiet, output / attention, overwrite_output_dir=True, say=say).trained
         assert trained is not None
         predictors |= make_predictors(task, trained.model, trained.tokenizer, job.recipe)

@@ -1,5 +1,8 @@
 """Small things to train: features without texts, and models for them."""
 
+import json
+from hashlib import sha256
+
 import torch
 from datasets import Dataset
 
@@ -59,3 +62,10 @@ def weights(model):
 def same(one, other):
     """Whether two sets of weights are equal to the bit."""
     return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+def rewrite(path, content):
+    """Change a file of a checkpoint, and the manifest with it."""
+    path.write_bytes(content)
+    manifest = path.with_name("manifest.json")
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), path.name: sha256(content).hexdigest()}))

@@ -9,9 +9,13 @@ import pytest
 import torch
 import transformers
 
+from hf_bam.cli import main
+from hf_bam.training import Loop
+
 from ..models import bert
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+FOUR_STEPS = ["--recipe", "fast", "--max_steps", "4", "--save_steps", "1", "--batch_size", "8", "--samples", "0"]
 WORDS = ["film", "plot", "cast", "music", "ending", "story", "scene", "actor"]
 
 
@@ -63,6 +67,37 @@ def custom(model_folder, data_folder):
     """Arguments of a run on them."""
     columns = ["--text_column", "text", "--label_column", "label"]
     return ["--model", str(model_folder), "--data_dir", str(data_folder), *columns]
+
+
+@pytest.fixture
+def start(custom, tmp_path):
+    """Starts a run in one and the same folder; the code with which the command ends."""
+
+    def start(*options):
+        return main(
+            ["custom", *custom, *FOUR_STEPS, "--attention", "plain", "--output", str(tmp_path / "run"), *options]
+        )
+
+    start.folder = tmp_path / "run"
+    return start
+
+
+@pytest.fixture
+def kill(start, monkeypatch):
+    """Starts a run that ends before its third step."""
+    advance = Loop.advance
+
+    def stop(self, batches):
+        if self.state.step == 2:
+            raise KeyboardInterrupt
+        advance(self, batches)
+
+    def kill(*options):
+        with monkeypatch.context() as patched:
+            patched.setattr(Loop, "advance", stop)
+            assert start(*options) == 130
+
+    return kill
 
 
 @pytest.fixture

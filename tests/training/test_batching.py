@@ -64,7 +64,9 @@ def test_processes_work_on_similar_lengths():
 
 
 def test_a_batch_that_cannot_be_divided():
-    with pytest.raises(ValueError, match=r"batch_size=10 .* accumulation=2 .* 2 processes; .* multiple of 4"):
+    with pytest.raises(
+        ValueError, match=r"batch_size=10 .* gradient_accumulation_steps=2 .* 2 processes; .* multiple of 4"
+    ):
         Batches(LENGTHS, 10, 2, 2)
 
 

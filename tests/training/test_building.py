@@ -42,7 +42,7 @@ def rows():
 
 def test_dropout_reaches_the_modules(model_folder):
     task = get_task("custom", text_column="a", label_column="b")
-    recipe = RATES.replace(freeze_embeddings=True, checkpointing=True)
+    recipe = RATES.replace(freeze_embeddings=True, gradient_checkpointing=True)
     model, _ = build(Job("custom", str(model_folder), recipe=recipe), task, rows())
     assert model.dropout.p == 0.2
     assert model.bert.encoder.layer[0].output.dropout.p == 0.3
@@ -57,8 +57,10 @@ def test_a_model_without_checkpointing(tmp_path, tokenizer):
     albert(vocab_size=len(tokenizer)).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     task = get_task("custom", text_column="a", label_column="b")
-    job = Job("custom", str(tmp_path), recipe=Recipe(checkpointing=True))
-    with pytest.raises(ValueError, match="AlbertForSequenceClassification does not have it"):
+    job = Job("custom", str(tmp_path), recipe=Recipe(gradient_checkpointing=True))
+    with pytest.raises(
+        ValueError, match=r"gradient_checkpointing=True .* AlbertForSequenceClassification does not have it"
+    ):
         build(job, task, rows())
 
 

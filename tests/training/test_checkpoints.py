@@ -17,7 +17,7 @@ def save(checkpoints, step, best=None):
 
 @pytest.fixture
 def checkpoints(tmp_path):
-    return Checkpoints(tmp_path / "checkpoints", keep=2)
+    return Checkpoints(tmp_path / "checkpoints", save_total_limit=2)
 
 
 def steps(checkpoints):

@@ -23,9 +23,11 @@ def test_every_task_has_a_command():
 
 
 def test_options_of_all_kinds():
-    made = job("squad", "--version", "2.0", "--lr", "1e-3", "--clip", "none", "--k", "3", "--bam_attention", "self")
+    made = job(
+        "squad", "--version", "2.0", "--lr", "1e-3", "--max_grad_norm", "none", "--k", "3", "--bam_attention", "self"
+    )
     assert made.options == {"version": "2.0"}
-    assert (made.recipe.lr, made.recipe.clip) == (1e-3, None)
+    assert (made.recipe.learning_rate, made.recipe.max_grad_norm) == (1e-3, None)
     assert (made.recipe.bam.k, made.recipe.bam.attention) == (3.0, "self")
     assert made.recipe.max_steps == 8144  # the paper's recipe, where nothing else is said
     assert job("glue", "--task", "rte", "--prior", "none", "--layers", "[0, -1]").recipe.bam == BamConfig.preset(
@@ -39,21 +41,24 @@ def test_options_of_all_kinds():
 
 def test_tasks_and_seeds():
     request = parse("glue", ["--task", "rte", "mrpc", "--seeds", "0", "1"])
-    assert [(made.task, made.seed) for made in request.jobs] == [("rte", 0), ("rte", 1), ("mrpc", 0), ("mrpc", 1)]
-    assert [made.recipe.lr for made in request.jobs] == [3e-5, 3e-5, 2e-5, 2e-5]  # each has its recipe
+    assert [(made.task_name, made.seed) for made in request.jobs] == [("rte", 0), ("rte", 1), ("mrpc", 0), ("mrpc", 1)]
+    assert [made.recipe.learning_rate for made in request.jobs] == [3e-5, 3e-5, 2e-5, 2e-5]  # each has its recipe
     assert len(parse("glue", ["--task", "all"]).jobs) == 9
 
 
 def test_all_of_glue_and_more():
     columns = ["--text_column", "a", "--label_column", "b"]
-    assert [made.task for made in parse("glue", ["--task", "custom", "all", *columns]).jobs][-2:] == ["wnli", "custom"]
+    assert [made.task_name for made in parse("glue", ["--task", "custom", "all", *columns]).jobs][-2:] == [
+        "wnli",
+        "custom",
+    ]
 
 
 def test_epochs_of_the_command_line_take_the_place_of_the_recipes_steps():
     recipe = job("glue", "--task", "mrpc", "--epochs", "2").recipe
-    assert (recipe.epochs, recipe.max_steps) == (2, None)
+    assert (recipe.num_train_epochs, recipe.max_steps) == (2, None)
     assert recipe.replace(max_steps=5).max_steps == 5
-    assert recipe.replace(max_steps=5).replace(epochs=1).max_steps is None
+    assert recipe.replace(max_steps=5).replace(num_train_epochs=1).max_steps is None
 
 
 def test_lora():
@@ -63,9 +68,9 @@ def test_lora():
 
 
 def test_a_file_of_another_command(tmp_path):
-    (tmp_path / "config.yaml").write_text("task: rte\n")
-    assert job("glue", "--config", str(tmp_path / "config.yaml")).task == "rte"
-    with pytest.raises(ValueError, match=r"config.yaml: task='rte' is not a task of this command; it has squad"):
+    (tmp_path / "config.yaml").write_text("task_name: rte\n")
+    assert job("glue", "--config", str(tmp_path / "config.yaml")).task_name == "rte"
+    with pytest.raises(ValueError, match=r"config.yaml: task_name='rte' is not a task of this command; it has squad"):
         parse("squad", ["--config", str(tmp_path / "config.yaml")])
 
 
@@ -82,16 +87,19 @@ def test_push():
 
 
 def test_usual_models():
-    assert job("glue", "--task", "rte").model == "albert-base-v2"
-    assert (job("sentiment").model, job("sentiment").recipe.max_length) == ("minilm", 64)
-    assert job("translation").model == "scratch"
+    assert job("glue", "--task", "rte").model_name_or_path == "albert-base-v2"
+    assert (job("sentiment").model_name_or_path, job("sentiment").recipe.max_length) == ("minilm", 64)
+    assert job("translation").model_name_or_path == "scratch"
 
 
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["glue"], "--task is not given; choose some of cola"),
-        (["glue", "--task", "rte", "--lr", "-1"], "Recipe.lr=-1 is not valid; it must be a number, above 0."),
+        (["glue"], "--task_name is not given; choose some of cola"),
+        (
+            ["glue", "--task", "rte", "--lr", "-1"],
+            "Recipe.learning_rate=-1 is not valid; it must be a number, above 0.",
+        ),
         (["glue", "--task", "rte", "--k", "0"], "BamConfig.k=0 is not valid"),
         (["glue", "--task", "rte", "--config", "nowhere.yaml"], "nowhere.yaml cannot be read"),
         (["glue", "--task", "rte", "--data_dir", "nowhere"], "error: nowhere"),
@@ -101,11 +109,11 @@ def test_usual_models():
         (["sentiment", "--max_length", "12:30:45"], "Recipe.max_length='12:30:45' is not valid"),
         (["sentiment", "--max_steps", "1_000"], "Recipe.max_steps='1_000' is not valid"),
         (["sentiment", "--k", "[1"], "BamConfig.k='[1' is not valid"),
-        (["sentiment", "--clip", "#5"], "Recipe.clip='#5' is not valid"),
+        (["sentiment", "--max_grad_norm", "#5"], "Recipe.max_grad_norm='#5' is not valid"),
         (["sentiment", "--seed", "1_0"], "seed='1_0' is not valid"),
         (["sentiment", "--limit", "0x10"], "limit='0x10' is not valid"),
         (["sentiment", "--freeze_embeddings", "yes"], "Recipe.freeze_embeddings='yes' is not valid"),
-        (["sentiment", "--epochs", "1", "--max_steps", "2"], "epochs=1 and max_steps=2 are both given"),
+        (["sentiment", "--epochs", "1", "--max_steps", "2"], "num_train_epochs=1 and max_steps=2 are both given"),
         (["sentiment", "--seeds", "0", "1", "0"], "seed-0 would hold two runs"),
         (["sentiment", "--resume", "--overwrite_output_dir"], "exclude each other"),
         (["glue", "--task", "rte", "rte"], "seed-0 would hold two runs"),
@@ -125,11 +133,11 @@ def test_errors_are_one_line(argv, words, capsys, tmp_path, monkeypatch):
 
 def test_a_model_that_does_not_exist(custom, tmp_path, capsys):
     assert main(["custom", *custom, "--model", "./nowhere", "--output", str(tmp_path)]) == 2
-    assert "model='./nowhere' cannot be loaded" in capsys.readouterr().err
+    assert "model_name_or_path='./nowhere' cannot be loaded" in capsys.readouterr().err
 
 
 def test_debug_shows_where(capsys):
-    with pytest.raises(ValueError, match="lr=-1"):
+    with pytest.raises(ValueError, match="learning_rate=-1"):
         main(["glue", "--task", "rte", "--lr", "-1", "--debug"])
 
 
@@ -166,4 +174,4 @@ def test_scripts(name, monkeypatch, capsys):
     with pytest.raises(SystemExit) as stop:
         runpy.run_path(str(path), run_name="__main__")
     assert stop.value.code == 2
-    assert capsys.readouterr().err == "error: Recipe.lr=0 is not valid; it must be a number, above 0.\n"
+    assert capsys.readouterr().err == "error: Recipe.learning_rate=0 is not valid; it must be a number, above 0.\n"

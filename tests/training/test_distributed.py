@@ -16,7 +16,15 @@ from .test_loop import close
 from .test_resume import Stopped, score, stopping_at
 from .test_run import SHORT, results
 
-RECIPE = Recipe(lr=5e-3, batch_size=8, accumulation=2, max_steps=6, save_every=2, log_every=1, eval_every=4)
+RECIPE = Recipe(
+    learning_rate=5e-3,
+    batch_size=8,
+    gradient_accumulation_steps=2,
+    max_steps=6,
+    save_steps=2,
+    logging_steps=1,
+    eval_steps=4,
+)
 CALM_ONES = {"classifier": (lambda: classifier(plain=True, **CALM), examples), "translator": (translator, pairs)}
 """Models without noise, which end up the same however the work is divided."""
 
@@ -96,6 +104,6 @@ def test_a_whole_run(folder):
     run = folder / "custom" / "seed-1"
     found = results(run)
     assert found["scores"]["validation"]["accuracy"] > 0.9
-    assert [row["method"] for row in found["doubt"]["validation"]][1] == "BAM, 2 draws"
+    assert [row["method"] for row in found["uncertainty"]["validation"]][1] == "BAM, 2 draws"
     lines = (run / "predictions" / "custom-validation.tsv").read_text().splitlines()
     assert [line.split("\t")[0] for line in lines[1:]] == [str(i) for i in range(14)]

@@ -12,44 +12,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from hf_bam.cli import main
-from hf_bam.training import Loop, run, run_all
+from hf_bam.training import run, run_all
 from hf_bam.training.arguments import parse
 from hf_bam.training.lock import locked
 from hf_bam.training.settings import read_yaml, write_yaml
 
+from .conftest import FOUR_STEPS
+
 ROOT = Path(__file__).parents[2]
-SHORT = ["--recipe", "fast", "--max_steps", "4", "--save_every", "1", "--batch_size", "8", "--samples", "0"]
 HOLDER = "import fcntl, time; f = open('.lock', 'a'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
-
-
-@pytest.fixture
-def start(custom, tmp_path):
-    """Starts a run in one and the same folder; the code with which the command ends."""
-
-    def start(*options):
-        return main(["custom", *custom, *SHORT, "--attention", "plain", "--output", str(tmp_path / "run"), *options])
-
-    start.folder = tmp_path / "run"
-    return start
-
-
-@pytest.fixture
-def kill(start, monkeypatch):
-    """Starts a run that ends before its third step."""
-    advance = Loop.advance
-
-    def stop(self, batches):
-        if self.state.step == 2:
-            raise KeyboardInterrupt
-        advance(self, batches)
-
-    def kill(*options):
-        with monkeypatch.context() as patched:
-            patched.setattr(Loop, "advance", stop)
-            assert start(*options) == 130
-
-    return kill
 
 
 def results(folder):
@@ -90,15 +61,15 @@ def test_a_run_that_is_there_is_neither_removed_nor_done_again_unasked(start, ki
     assert start("--lr", "0.1", "--resume") == 2
     assert start("--resume", "--overwrite_output_dir") == 2
     assert "exclude each other" in capsys.readouterr().err
-    assert start("--resume", "--log_every", "1") == 0  # weights do not depend on it
+    assert start("--resume", "--logging_steps", "1") == 0  # weights do not depend on it
     assert start("--resume") == 0
     assert start("--resume", "--samples", "2") == 2
-    assert start("--log_every", "1") == 2
+    assert start("--logging_steps", "1") == 2
     err = capsys.readouterr().err
     assert "holds a run that is done" in err
     assert "--resume" in err
     assert "--overwrite_output_dir" in err
-    assert start("--log_every", "1", "--overwrite_output_dir") == 0
+    assert start("--logging_steps", "1", "--overwrite_output_dir") == 0
 
 
 def test_a_run_that_failed_before_it_began_leaves_the_old_one(start, capsys):
@@ -134,46 +105,10 @@ def test_rows_may_move_but_not_change(start, kill, data_folder, tmp_path, capsys
     assert start("--resume") == 0
 
 
-def test_results_of_earlier_versions(start, capsys):
-    """They leave the settings to config.yaml, unless that is of a later run."""
-    assert start() == 0
-    old = {name: value for name, value in results(start.folder).items() if name not in ("settings", "data")}
-    (start.folder / "results.json").write_text(json.dumps(old))
-    config = start.folder / "config.yaml"
-    config.write_text(config.read_text() + "epochs: 7.0\n")  # of no account beside max_steps
-    os.utime(config, (0, 0))
-    assert start("--resume") == 0
-    assert start("--resume", "--seed", "1") == 2
-    os.utime(config)
-    os.utime(start.folder / "results.json", (0, 0))
-    capsys.readouterr()
-    assert start("--resume") == 2
-    assert "does not say with what settings it was made" in capsys.readouterr().err
-
-
-def test_checkpoints_of_earlier_versions(start, kill):
-    kill()
-    (newest,) = start.folder.glob("checkpoints/step-00000002")
-    values = json.loads((newest / "state.json").read_text())
-    del values["idle"], values["about"]["data"], values["about"]["frozen"]
-    values["about"]["epochs"] = 7.0
-    rewrite(newest / "state.json", json.dumps(values).encode())
-    assert start("--resume") == 0
-
-
-def rewrite(path, content):
-    """Changes a file of a checkpoint, and the manifest with it."""
-    from hashlib import sha256
-
-    path.write_bytes(content)
-    manifest = path.with_name("manifest.json")
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), path.name: sha256(content).hexdigest()}))
-
-
 def test_what_is_overwritten_is_not_what_the_run_reads(start, capsys):
     assert start() == 0
     assert start("--model", str(start.folder / "model"), "--overwrite_output_dir") == 2
-    assert "model=" in capsys.readouterr().err
+    assert "model_name_or_path=" in capsys.readouterr().err
     assert (start.folder / "model" / "config.json").exists()
 
 
@@ -241,7 +176,7 @@ def test_without_locks_runs_go_on(start, monkeypatch):
 
 
 def test_several_seeds(custom, tmp_path):
-    jobs = parse("custom", [*custom, *SHORT, "--attention", "plain", "--seeds", "0", "1"]).jobs
+    jobs = parse("custom", [*custom, *FOUR_STEPS, "--attention", "plain", "--seeds", "0", "1"]).jobs
     run_all(jobs, tmp_path, say=lambda text: None)
     summary = (tmp_path / "summary.json").read_text()
     with pytest.raises(ValueError, match="holds a run that is done"):
@@ -253,7 +188,7 @@ def test_several_seeds(custom, tmp_path):
 
 
 def test_in_python(custom, tmp_path):
-    (job,) = parse("custom", [*custom, *SHORT, "--attention", "plain"]).jobs
+    (job,) = parse("custom", [*custom, *FOUR_STEPS, "--attention", "plain"]).jobs
     first = run(job, tmp_path, say=lambda text: None)
     assert run(job, tmp_path, overwrite_output_dir=True, say=lambda text: None).scores == first.scores
     assert run(job, tmp_path, resume=True, say=lambda text: None).about["data"] == first.about["data"]

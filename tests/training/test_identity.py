@@ -43,8 +43,12 @@ def test_other_rows(other):
 
 
 def test_the_difference_is_named():
-    check_same("x", {"lr": 1, "data_dir": "a", "bam": {"k": 1}}, {"lr": 1.0, "data_dir": "b", "bam": {"k": 1}})
-    check_same("x", {"max_steps": 3, "epochs": 5}, {"max_steps": 3})
+    check_same(
+        "x",
+        {"learning_rate": 1, "data_dir": "a", "bam": {"k": 1}},
+        {"learning_rate": 1.0, "data_dir": "b", "bam": {"k": 1}},
+    )
+    check_same("x", {"max_steps": 3, "num_train_epochs": 5}, {"max_steps": 3})
     with pytest.raises(ValueError, match=r"x was made with bam\.k=1, and this run has 2;.*--overwrite_output_dir"):
         check_same("x", {"bam": {"k": 1, "beta": 3}}, {"bam": {"k": 2, "beta": 3}})
     with pytest.raises(ValueError, match="x was made with limit=None, and this run has 5"):

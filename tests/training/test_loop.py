@@ -10,7 +10,7 @@ from hf_bam.training import BestModelTracker, Recipe, train
 
 from .cases import CALM, classifier, collate, examples, pairs, same, translator, weights
 
-RECIPE = Recipe(lr=5e-3, batch_size=4, max_steps=9, warmup=2, log_every=2)
+RECIPE = Recipe(learning_rate=5e-3, batch_size=4, max_steps=9, warmup_steps=2, logging_steps=2)
 
 
 def log(folder):
@@ -40,7 +40,7 @@ class Scores:
 
 def test_it_learns(tmp_path):
     model, rows = classifier(), examples(64)
-    state = train(model, rows, collate, RECIPE.replace(max_steps=150, lr=1e-2, batch_size=16), tmp_path)
+    state = train(model, rows, collate, RECIPE.replace(max_steps=150, learning_rate=1e-2, batch_size=16), tmp_path)
     batch = collate(list(rows))
     assert state.step == 150
     assert not model.training
@@ -58,8 +58,8 @@ def test_log(tmp_path):
     # Over a single step the terms add up.
     last = lines[-1]
     assert last["loss"] == pytest.approx(last["task_loss"] + last["kl_weight"] * last["kl"], rel=1e-5)
-    assert [line["lr"] for line in lines] == pytest.approx(
-        [RECIPE.lr * share for share in (1, 6 / 7, 4 / 7, 2 / 7, 1 / 7)]
+    assert [line["learning_rate"] for line in lines] == pytest.approx(
+        [RECIPE.learning_rate * share for share in (1, 6 / 7, 4 / 7, 2 / 7, 1 / 7)]
     )
 
 
@@ -71,7 +71,7 @@ def test_a_plain_model_has_no_kl(tmp_path):
 
 def test_annealing_counts_optimizer_steps(tmp_path):
     model = classifier()
-    train(model, examples(), collate, RECIPE.replace(accumulation=2), tmp_path)
+    train(model, examples(), collate, RECIPE.replace(gradient_accumulation_steps=2), tmp_path)
     assert model.bam_step.item() == 9
 
 
@@ -81,7 +81,7 @@ def test_accumulation_does_not_change_a_step(make, rows, tmp_path):
     whole, parts = make(), make()
     recipe = RECIPE.replace(max_steps=3, batch_size=8)
     train(whole, rows(), collate, recipe, tmp_path / "1")
-    train(parts, rows(), collate, recipe.replace(accumulation=4), tmp_path / "4")
+    train(parts, rows(), collate, recipe.replace(gradient_accumulation_steps=4), tmp_path / "4")
     close(weights(whole), weights(parts))
     assert [line["loss"] for line in log(tmp_path / "4")] == pytest.approx(
         [line["loss"] for line in log(tmp_path / "1")], rel=1e-4
@@ -91,13 +91,15 @@ def test_accumulation_does_not_change_a_step(make, rows, tmp_path):
 def test_the_first_step_is_that_of_adamw(tmp_path):
     """Against torch, by hand: one step, clipped, with decay on matrices only."""
     model, reference = classifier(True, **CALM), classifier(True, **CALM)
-    recipe = RECIPE.replace(max_steps=1, batch_size=22, warmup=0, weight_decay=0.1, clip=0.5)
+    recipe = RECIPE.replace(max_steps=1, batch_size=22, warmup_steps=0, weight_decay=0.1, max_grad_norm=0.5)
     train(model, examples(), collate, recipe, tmp_path)
     reference.train()(**collate(list(examples()))).loss.backward()
     norm = torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.5)
     for decay, chosen in ((0.1, lambda p: p.ndim > 1), (0.0, lambda p: p.ndim == 1)):
-        torch.optim.AdamW([p for p in reference.parameters() if chosen(p)], lr=recipe.lr, weight_decay=decay).step()
-    assert log(tmp_path)[0]["gradient_norm"] == pytest.approx(norm.item(), rel=1e-4)
+        torch.optim.AdamW(
+            [p for p in reference.parameters() if chosen(p)], lr=recipe.learning_rate, weight_decay=decay
+        ).step()
+    assert log(tmp_path)[0]["grad_norm"] == pytest.approx(norm.item(), rel=1e-4)
     close(weights(model), weights(reference))
 
 
@@ -107,7 +109,7 @@ def test_best_weights_come_back(tmp_path):
         model,
         examples(),
         collate,
-        RECIPE.replace(eval_every=3, max_steps=10),
+        RECIPE.replace(eval_steps=3, max_steps=10),
         tmp_path,
         best_model=BestModelTracker(scores, "score"),
     )
@@ -118,13 +120,13 @@ def test_best_weights_come_back(tmp_path):
 
 def test_less_can_be_better(tmp_path):
     best_model = BestModelTracker(Scores([3.0, float("nan"), 2.0]), "score", greater_is_better=False)
-    state = train(classifier(), examples(), collate, RECIPE.replace(eval_every=3), tmp_path, best_model=best_model)
+    state = train(classifier(), examples(), collate, RECIPE.replace(eval_steps=3), tmp_path, best_model=best_model)
     assert state.best["step"] == 9
 
 
 def test_patience(tmp_path):
     best_model = BestModelTracker(Scores([0.5, 0.4, 0.3, 0.2]), "score")
-    recipe = RECIPE.replace(eval_every=2, patience=2)
+    recipe = RECIPE.replace(eval_steps=2, early_stopping_patience=2)
     state = train(classifier(), examples(), collate, recipe, tmp_path, best_model=best_model)
     assert (state.step, state.best["step"], state.stopped) == (6, 2, True)
 
@@ -133,7 +135,7 @@ def test_evaluation_does_not_change_training(tmp_path):
     one, other = classifier(), classifier()
     train(one, examples(), collate, RECIPE, tmp_path / "1")
     best_model = BestModelTracker(Scores([1.0, 2.0, 3.0]), "score")
-    train(other, examples(), collate, RECIPE.replace(eval_every=3), tmp_path / "2", best_model=best_model)
+    train(other, examples(), collate, RECIPE.replace(eval_steps=3), tmp_path / "2", best_model=best_model)
     assert same(weights(one), weights(other))
 
 

@@ -10,7 +10,7 @@ from .cases import classifier
 def test_groups():
     model = classifier()
     model.get_input_embeddings().requires_grad_(False)
-    recipe = Recipe(lr=1e-4, prior_lr=1e-2, weight_decay=0.1)
+    recipe = Recipe(learning_rate=1e-4, prior_learning_rate=1e-2, weight_decay=0.1)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     found = {}
     for group in parameter_groups(model, recipe):
@@ -23,7 +23,7 @@ def test_groups():
 
 
 def test_the_prior_has_the_same_rate_unless_it_is_given():
-    assert {group["lr"] for group in parameter_groups(classifier(), Recipe(lr=3e-4))} == {3e-4}
+    assert {group["lr"] for group in parameter_groups(classifier(), Recipe(learning_rate=3e-4))} == {3e-4}
 
 
 def test_it_is_fused():
@@ -45,14 +45,14 @@ def test_the_learning_rate_rises_and_falls():
 
 
 def test_warmup_is_a_number_or_a_share():
-    assert warmup_steps(Recipe(warmup=0.1), 55) == 6
-    assert warmup_steps(Recipe(warmup=200), 800) == 200
-    assert warmup_steps(Recipe(warmup=200), 10) == 10
-    assert warmup_steps(Recipe(warmup=0), 10) == 0
+    assert warmup_steps(Recipe(warmup_steps=0.1), 55) == 6
+    assert warmup_steps(Recipe(warmup_steps=200), 800) == 200
+    assert warmup_steps(Recipe(warmup_steps=200), 10) == 10
+    assert warmup_steps(Recipe(warmup_steps=0), 10) == 0
 
 
 def test_rates_follow_their_own_highest():
-    optimizer = make_optimizer(classifier(), Recipe(lr=1e-4, prior_lr=1e-2))
+    optimizer = make_optimizer(classifier(), Recipe(learning_rate=1e-4, prior_learning_rate=1e-2))
     set_rate(optimizer, 0.5)
     set_rate(optimizer, 0.25)
     assert {group["lr"] for group in optimizer.param_groups} == {0.25e-4, 0.25e-2}

@@ -17,7 +17,15 @@ from hf_bam.training import BestModelTracker, Recipe, train
 from .cases import classifier, collate, examples, same, weights
 
 # 22 examples: six steps of two batches in an epoch, so checkpoints lie within epochs, too.
-RECIPE = Recipe(lr=5e-3, batch_size=4, accumulation=2, max_steps=20, save_every=3, eval_every=7, log_every=2)
+RECIPE = Recipe(
+    learning_rate=5e-3,
+    batch_size=4,
+    gradient_accumulation_steps=2,
+    max_steps=20,
+    save_steps=3,
+    eval_steps=7,
+    logging_steps=2,
+)
 ROOT = Path(__file__).parents[2]
 
 
@@ -106,9 +114,16 @@ def test_other_settings_are_refused(tmp_path):
     with pytest.raises(Stopped):
         go(tmp_path, stopping_at(15))
     rows, best_model = examples(), BestModelTracker(score, "score")
-    with pytest.raises(ValueError, match=r"was made with lr=0.005, and this run has 0.001"):
+    with pytest.raises(ValueError, match=r"was made with learning_rate=0.005, and this run has 0.001"):
         train(
-            classifier(), rows, collate, RECIPE.replace(lr=1e-3), tmp_path, best_model=best_model, seed=3, resume=True
+            classifier(),
+            rows,
+            collate,
+            RECIPE.replace(learning_rate=1e-3),
+            tmp_path,
+            best_model=best_model,
+            seed=3,
+            resume=True,
         )
     with pytest.raises(ValueError, match=r"was made with seed=3, and this run has 4"):
         train(classifier(), rows, collate, RECIPE, tmp_path, best_model=best_model, seed=4, resume=True)

@@ -32,7 +32,7 @@ def bayesian(custom, tmp_path_factory):
 def test_scores_and_doubt(bayesian):
     found = results(bayesian)
     assert found["scores"]["validation"]["accuracy"] > 0.9
-    assert [row["method"] for row in found["doubt"]["validation"]] == [
+    assert [row["method"] for row in found["uncertainty"]["validation"]] == [
         "mean attention",
         "BAM, 3 draws",
         "mean attention + temperature",
@@ -74,14 +74,14 @@ def test_the_config_gives_the_same_run(bayesian, tmp_path):
     assert main(["custom", "--config", str(bayesian / "config.yaml"), *NO_DOUBT, "--output", str(tmp_path)]) == 0
     one, other = (load_file(folder / "model" / "model.safetensors") for folder in (bayesian, tmp_path))
     assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
-    assert read_yaml(tmp_path / "config.yaml") == {**read_yaml(bayesian / "config.yaml"), "samples": 0}
+    assert read_yaml(tmp_path / "config.yaml") == {**read_yaml(bayesian / "config.yaml"), "num_samples": 0}
 
 
 def test_a_run_that_is_done_is_not_done_again(bayesian, custom, capsys):
     before = (bayesian / "results.json").stat().st_mtime_ns
     again = ["custom", *custom, *SHORT, "--samples", "3", "--output", str(bayesian), "--resume"]
     assert main([*again, "--lr", "1e-3"]) == 2
-    assert "was made with lr=0.01, and this run has 0.001" in capsys.readouterr().err
+    assert "was made with learning_rate=0.01, and this run has 0.001" in capsys.readouterr().err
     assert main([*again, "--k", "2"]) == 0
     assert "is done already" in capsys.readouterr().out
     assert (bayesian / "results.json").stat().st_mtime_ns == before
@@ -92,7 +92,7 @@ def test_plain_attention(custom, tmp_path):
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
     assert not hf_bam.is_patched(model)
     assert not (tmp_path / "model" / "bam.safetensors").exists()
-    assert results(tmp_path)["doubt"] == {}
+    assert results(tmp_path)["uncertainty"] == {}
     assert results(tmp_path)["scores"]["validation"]["accuracy"] > 0.9
 
 
@@ -136,7 +136,7 @@ def test_limit(custom, tmp_path):
 
 
 def test_rows_held_out_choose_the_checkpoint(custom, tmp_path):
-    short = ["--max_steps", "2", "--eval_every", "1", *NO_DOUBT, "--output", str(tmp_path)]
+    short = ["--max_steps", "2", "--eval_steps", "1", *NO_DOUBT, "--output", str(tmp_path)]
     assert main(["custom", *custom, *short, "--holdout", "9"]) == 0
     found = results(tmp_path)
     assert found["rows"] == {"train": 35, "holdout": 9, "validation": 14, "test": 2}

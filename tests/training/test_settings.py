@@ -10,7 +10,7 @@ from hf_bam.tasks.fields import check_fields
 from hf_bam.training import resolve
 from hf_bam.training.settings import RECIPES, merge, parse_value, read_yaml, recipe_layers, write_yaml
 
-BASE = {"task": "mrpc", "model": "some/model"}
+BASE = {"task_name": "mrpc", "model_name_or_path": "some/model"}
 
 # lr, batch, dropout, classifier dropout, steps, warm-up, longest input: Table 9 of the paper
 PUBLISHED = {
@@ -31,57 +31,59 @@ PUBLISHED = {
 def test_the_papers_recipes(name):
     task, _, version = name.partition("-") if name.startswith("squad") else (name, "", "")
     options = {"version": version} if version else {}
-    recipe = resolve({"task": task, "model": "albert-base-v2", "recipe": "paper", "options": options}).recipe
-    rates = recipe.lr, recipe.batch_size, recipe.dropout, recipe.classifier_dropout
-    assert (*rates, recipe.max_steps, recipe.warmup, recipe.max_length) == PUBLISHED[name]
+    recipe = resolve(
+        {"task_name": task, "model_name_or_path": "albert-base-v2", "recipe": "paper", "options": options}
+    ).recipe
+    rates = recipe.learning_rate, recipe.batch_size, recipe.dropout, recipe.classifier_dropout
+    assert (*rates, recipe.max_steps, recipe.warmup_steps, recipe.max_length) == PUBLISHED[name]
     assert recipe.bam == BamConfig(**TABLE_9[name])
 
 
 @pytest.mark.parametrize(
     ("settings", "dropout"),
     [
-        ({"task": "mrpc"}, 0),
-        ({"task": "mrpc", "attention": "plain"}, None),
-        ({"task": "mrpc", "dropout": 0.2}, 0.2),
-        ({"task": "translation"}, None),
-        ({"task": "translation", "model": "scratch"}, 0.1),
+        ({"task_name": "mrpc"}, 0),
+        ({"task_name": "mrpc", "attention": "plain"}, None),
+        ({"task_name": "mrpc", "dropout": 0.2}, 0.2),
+        ({"task_name": "translation"}, None),
+        ({"task_name": "translation", "model_name_or_path": "scratch"}, 0.1),
     ],
 )
 def test_the_fast_recipe_has_noise_in_place_of_dropout(settings, dropout):
     """The model's own rate, None, where there is no noise, and for translation, which is better with both."""
-    assert resolve({"model": "some/model", "recipe": "fast", **settings}).recipe.dropout == dropout
+    assert resolve({"model_name_or_path": "some/model", "recipe": "fast", **settings}).recipe.dropout == dropout
 
 
 @pytest.mark.parametrize(
     ("settings", "k"),
     [
-        ({"task": "cola"}, 1),
-        ({"task": "mrpc"}, 2),
-        ({"task": "mrpc", "bam": {"k": 1.0}}, 1),
-        ({"task": "mrpc", "bam": {"preset": "mrpc"}}, 100),
-        ({"task": "translation"}, 1),
-        ({"task": "translation", "model": "scratch"}, 2),
+        ({"task_name": "cola"}, 1),
+        ({"task_name": "mrpc"}, 2),
+        ({"task_name": "mrpc", "bam": {"k": 1.0}}, 1),
+        ({"task_name": "mrpc", "bam": {"preset": "mrpc"}}, 100),
+        ({"task_name": "translation"}, 1),
+        ({"task_name": "translation", "model_name_or_path": "scratch"}, 2),
     ],
 )
 def test_the_fast_recipe_has_less_noise_where_it_did_better(settings, k):
-    assert resolve({"model": "some/model", "recipe": "fast", **settings}).recipe.bam.k == k
+    assert resolve({"model_name_or_path": "some/model", "recipe": "fast", **settings}).recipe.bam.k == k
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_has_a_recipe(recipe, task):
     columns = {"text_column": "a", "label_column": "b"} if task == "custom" else {}
-    job = resolve({"task": task, "model": "scratch", "recipe": recipe, "options": columns})
-    assert job.recipe.max_steps or job.recipe.epochs
+    job = resolve({"task_name": task, "model_name_or_path": "scratch", "recipe": recipe, "options": columns})
+    assert job.recipe.max_steps or job.recipe.num_train_epochs
     assert job.recipe.freeze_embeddings == (recipe == "fast" and task not in ("cola", "sst-2", "translation"))
 
 
 def test_later_layers_win():
     paper = {**BASE, "recipe": "paper"}
-    file = {"lr": 1e-3, "epochs": 7, "bam": {"k": 3.0, "beta": 2.0}}
-    line = {"lr": 5e-4, "bam": {"k": 4.0}}
+    file = {"learning_rate": 1e-3, "num_train_epochs": 7, "bam": {"k": 3.0, "beta": 2.0}}
+    line = {"learning_rate": 5e-4, "bam": {"k": 4.0}}
     recipe = resolve(paper, file, line).recipe
-    assert (recipe.lr, recipe.epochs, recipe.batch_size) == (5e-4, 7, 32)
+    assert (recipe.learning_rate, recipe.num_train_epochs, recipe.batch_size) == (5e-4, 7, 32)
     assert (recipe.bam.k, recipe.bam.beta) == (4.0, 2.0)
     assert recipe.bam.kl_weight == TABLE_9["mrpc"]["kl_weight"]
 
@@ -98,24 +100,36 @@ def test_the_file_may_name_the_recipe():
 
 
 def test_what_is_written_can_be_fed_back(tmp_path):
-    layers = {"recipe": "paper", "task": "squad", "model": "x", "options": {"version": "2.0"}, "seed": 3, "limit": 9}
+    layers = {
+        "recipe": "paper",
+        "task_name": "squad",
+        "model_name_or_path": "x",
+        "options": {"version": "2.0"},
+        "seed": 3,
+        "limit": 9,
+    }
     job = resolve(layers, {"bam": {"layers": [0, 1]}, "lora": True})
     write_yaml(tmp_path / "config.yaml", job)
     assert resolve(read_yaml(tmp_path / "config.yaml")) == job
-    assert resolve({"recipe": "fast", "task": "mrpc", "model": "y"}, read_yaml(tmp_path / "config.yaml")) == job
+    assert (
+        resolve(
+            {"recipe": "fast", "task_name": "mrpc", "model_name_or_path": "y"}, read_yaml(tmp_path / "config.yaml")
+        )
+        == job
+    )
 
 
 @pytest.mark.parametrize(
     ("layer", "words"),
     [
-        ({"task": "mrcp"}, "task='mrcp' is not known; choose one of cola"),
+        ({"task_name": "mrcp"}, "task_name='mrcp' is not known; choose one of cola"),
         ({"recipe": "slow"}, "recipe='slow' is not known; choose one of paper, fast"),
         ({"attention": "hard"}, "attention='hard' is not known; choose one of bam, plain"),
         ({"limit": 0}, "limit=0 is not valid"),
         ({"seed": -1}, "seed=-1 is not valid"),
         ({"options": {"version": "2.0"}}, "'version' is not an option of mrpc; it has none"),
-        ({"task": "custom"}, "The task custom needs text_column"),
-        ({"learning_rate": 1}, "'learning_rate' is not a field of Recipe"),
+        ({"task_name": "custom"}, "The task custom needs text_column"),
+        ({"lr": 1}, "'lr' is not a field of Recipe"),
         ({"lora": "false"}, "lora='false' is not valid; it must be true or false"),
         ({"lora": 1}, "lora=1 is not valid; it must be true or false"),
         ({"lora": None}, "lora=None is not valid; it must be true or false"),
@@ -125,9 +139,9 @@ def test_what_is_written_can_be_fed_back(tmp_path):
         ({"limit": "1_000"}, "limit='1_000' is not valid; it must be a whole number or none"),
         ({"eval_limit": -3}, "eval_limit=-3 is not valid"),
         ({"holdout": 2.5}, "holdout=2.5 is not valid"),
-        ({"model": 5}, "model=5 is not valid; it must be text"),
-        ({"model": None}, "model=None is not valid; it must be text"),
-        ({"task": ["mrpc"]}, r"task=\['mrpc'\] is not valid; it must be text"),
+        ({"model_name_or_path": 5}, "model_name_or_path=5 is not valid; it must be text"),
+        ({"model_name_or_path": None}, "model_name_or_path=None is not valid; it must be text"),
+        ({"task_name": ["mrpc"]}, r"task_name=\['mrpc'\] is not valid; it must be text"),
         ({"data_dir": 2020}, "data_dir=2020 is not valid; it must be text .* or none"),
         ({"attention": False}, "attention=False is not valid; it must be text"),
         ({"options": "none"}, "options='none' is not valid; it must be a mapping"),
@@ -135,7 +149,10 @@ def test_what_is_written_can_be_fed_back(tmp_path):
         ({"recipe": ["fast"]}, r"recipe=\['fast'\] is not known"),
         ({"freeze_embeddings": "no"}, "Recipe.freeze_embeddings='no' is not valid; it must be True or False"),
         ({"max_length": "12:30:45"}, "Recipe.max_length='12:30:45' is not valid; it must be a whole number"),
-        ({"epochs": 2, "max_steps": 5}, "epochs=2 and max_steps=5 are both given; leave one of them out"),
+        (
+            {"num_train_epochs": 2, "max_steps": 5},
+            "num_train_epochs=2 and max_steps=5 are both given; leave one of them out",
+        ),
     ],
 )
 def test_wrong_settings(layer, words):
@@ -144,8 +161,8 @@ def test_wrong_settings(layer, words):
 
 
 def test_a_task_and_a_model_are_needed():
-    with pytest.raises(ValueError, match="model is not given"):
-        resolve({"task": "mrpc"})
+    with pytest.raises(ValueError, match="model_name_or_path is not given"):
+        resolve({"task_name": "mrpc"})
 
 
 @pytest.mark.parametrize(
@@ -164,7 +181,7 @@ def test_a_task_and_a_model_are_needed():
 def test_options_of_the_wrong_type(task, option, value, words):
     columns = {"text_column": "a", "label_column": "b"} if task == "custom" else {}
     with pytest.raises(ValueError, match=words):
-        resolve({"task": task, "model": "m", "options": {**columns, option: value}})
+        resolve({"task_name": task, "model_name_or_path": "m", "options": {**columns, option: value}})
     with pytest.raises(ValueError, match=words):
         get_task(task, **{**columns, option: value})
 
@@ -182,31 +199,36 @@ def test_types_of_a_task_that_is_not_ours():
     ("layers", "epochs", "steps"),
     [
         ([], None, 800),
-        ([{"epochs": 2}], 2, None),
+        ([{"num_train_epochs": 2}], 2, None),
         ([{"max_steps": 9}], None, 9),
         ([{"max_steps": None}], 5, None),  # as the recipe has for tasks without steps of their own
-        ([{"max_steps": 9}, {"epochs": 2}], 2, None),
-        ([{"epochs": 2}, {"max_steps": 9}], None, 9),
-        ([{"epochs": 2}, {"max_steps": 9}, {"max_steps": None}], 2, None),
-        ([{"epochs": 2, "max_steps": None}], 2, None),
+        ([{"max_steps": 9}, {"num_train_epochs": 2}], 2, None),
+        ([{"num_train_epochs": 2}, {"max_steps": 9}], None, 9),
+        ([{"num_train_epochs": 2}, {"max_steps": 9}, {"max_steps": None}], 2, None),
+        ([{"num_train_epochs": 2, "max_steps": None}], 2, None),
     ],
 )
 def test_epochs_or_steps_whichever_is_said_last(layers, epochs, steps):
     recipe = resolve({**BASE, "recipe": "paper"}, *layers).recipe
     assert recipe.max_steps == steps
-    assert epochs is None or recipe.epochs == epochs
+    assert epochs is None or recipe.num_train_epochs == epochs
 
 
 def test_epochs_or_steps_when_fed_back(tmp_path):
-    for given in ({"epochs": 2}, {"max_steps": 9}):
+    for given in ({"num_train_epochs": 2}, {"max_steps": 9}):
         job = resolve({**BASE, "recipe": "paper"}, given)
         write_yaml(tmp_path / "config.yaml", job)
         assert resolve({"recipe": "paper"}, read_yaml(tmp_path / "config.yaml")) == job
-        assert {"epochs", "max_steps"} & {k for k, v in read_yaml(tmp_path / "config.yaml").items() if v} == {*given}
+        assert {"num_train_epochs", "max_steps"} & {
+            k for k, v in read_yaml(tmp_path / "config.yaml").items() if v
+        } == {*given}
 
 
 def test_a_version_is_text():
-    assert resolve({"task": "squad", "model": "x", "options": {"version": 2.0}}).make_task().version == "2.0"
+    assert (
+        resolve({"task_name": "squad", "model_name_or_path": "x", "options": {"version": 2.0}}).make_task().version
+        == "2.0"
+    )
 
 
 def test_numbers_of_yaml():
@@ -249,11 +271,11 @@ def test_a_command_line_is_no_yaml(text):
 
 @pytest.mark.parametrize("text", [*TEXTS, "1e-4", "5", "true", "null", ".5", "2.0", "none"])
 def test_text_comes_back_as_text(text, tmp_path):
-    job = resolve({"task": "translation", "model": text, "options": {"prefix": text}})
+    job = resolve({"task_name": "translation", "model_name_or_path": text, "options": {"prefix": text}})
     write_yaml(tmp_path / "config.yaml", job)
     assert resolve(read_yaml(tmp_path / "config.yaml")) == job
     strict = yaml.safe_load((tmp_path / "config.yaml").read_text())  # any reader sees the same
-    assert (strict["model"], strict["options"]["prefix"]) == (text, text)
+    assert (strict["model_name_or_path"], strict["options"]["prefix"]) == (text, text)
 
 
 def test_anchors(tmp_path):
@@ -262,9 +284,9 @@ def test_anchors(tmp_path):
 
 
 def test_none_in_a_file_is_none_where_a_number_may_be_missing(tmp_path):
-    (tmp_path / "config.yaml").write_text("clip: none\nbam: {prior: none}\n")
+    (tmp_path / "config.yaml").write_text("max_grad_norm: none\nbam: {prior: none}\n")
     recipe = resolve(BASE, read_yaml(tmp_path / "config.yaml")).recipe
-    assert (recipe.clip, recipe.bam.prior) == (None, "none")
+    assert (recipe.max_grad_norm, recipe.bam.prior) == (None, "none")
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,10 @@ from safetensors.torch import load_file, save
 
 from hf_bam.training import BestModelTracker, Recipe, train
 
-from .cases import CALM, classifier, collate, examples, same, weights
-from .test_folder import rewrite
+from .cases import CALM, classifier, collate, examples, rewrite, same, weights
 from .test_resume import Stopped, stopping_at
 
-RECIPE = Recipe(lr=5e-3, batch_size=8, max_steps=6, save_every=2, log_every=1)
+RECIPE = Recipe(learning_rate=5e-3, batch_size=8, max_steps=6, save_steps=2, logging_steps=1)
 
 
 def go(folder, model=None, collator=collate, recipe=RECIPE, rows=None, **options):
@@ -94,7 +93,7 @@ def test_tensors_that_do_not_fit(folder, file, action, words):
 def test_the_best_weights_have_to_fit_as_well(folder):
     """They are read at the end of training, and looked at before it goes on."""
     best_model = BestModelTracker(lambda model: {"score": -1.0}, "score")
-    recipe, run = RECIPE.replace(eval_every=2), folder.with_name("judged")
+    recipe, run = RECIPE.replace(eval_steps=2), folder.with_name("judged")
     with pytest.raises(Stopped):
         go(run, collator=stopping_at(5), best_model=best_model, recipe=recipe)
     best = run / "checkpoints" / "step-00000002"

@@ -20,9 +20,9 @@ from .conftest import BENCHMARKS
 @pytest.fixture
 def grid(model_folder, data_folder):
     columns = {"text_column": "text", "label_column": "label"}
-    tiny = {"epochs": 1, "holdout": 12, "samples": 3, "uncertainty_rows": 10, "log_every": 1}
+    tiny = {"num_train_epochs": 1, "holdout": 12, "num_samples": 3, "uncertainty_rows": 10, "logging_steps": 1}
     return {
-        "common": {"recipe": "fast", "model": str(model_folder), **tiny},
+        "common": {"recipe": "fast", "model_name_or_path": str(model_folder), **tiny},
         "tasks": {"custom": {"data": data_folder.name, "options": columns}},
         "trainings": {"plain": {"attention": "plain"}, "BAM k=2": {"bam": {"k": 2.0}}},
         "plan": [{"tasks": ["custom"], "trainings": ["plain", "BAM k=2"], "seeds": [0]}],
@@ -40,14 +40,14 @@ def test_the_plan_names_every_cell_once_in_its_order(benchmarks):
 
 def test_the_settings_of_the_training_win_field_by_field(benchmarks):
     grid = {
-        "common": {"samples": 32, "bam": {"k": 5, "beta": 10}},
-        "tasks": {"t": {"samples": 8, "data": "glue"}},
+        "common": {"num_samples": 32, "bam": {"k": 5, "beta": 10}},
+        "tasks": {"t": {"num_samples": 8, "data": "glue"}},
         "trainings": {"x": {"bam": {"k": 1}}},
     }
     expected = {
-        "task": "t",
+        "task_name": "t",
         "seed": 3,
-        "samples": 8,
+        "num_samples": 8,
         "bam": {"k": 1, "beta": 10},
         "data_dir": str(Path("root", "glue")),
     }
@@ -57,7 +57,7 @@ def test_the_settings_of_the_training_win_field_by_field(benchmarks):
 def test_the_paper_has_settings_for_each_task(benchmarks):
     study, resolve = benchmarks("study"), benchmarks("hf_bam.training.settings").resolve
     grid = {
-        "common": {"recipe": "fast", "model": "m"},
+        "common": {"recipe": "fast", "model_name_or_path": "m"},
         "tasks": {"cola": {}, "mrpc": {}, "sentiment": {}},
         "trainings": {"paper": {"bam": {"preset": "own"}}},
     }
@@ -72,7 +72,11 @@ def test_every_cell_of_the_committed_plan_can_be_resolved(benchmarks):
     for seed, task, training in study.cells(grid):
         spec = study.settings(grid, seed, task, training, "data")
         job = resolve({name: value for name, value in spec.items() if name not in ("strange", "own", "screen")})
-        assert (job.task, job.seed, job.attention) == (task, seed, "plain" if training.startswith("plain") else "bam")
+        assert (job.task_name, job.seed, job.attention) == (
+            task,
+            seed,
+            "plain" if training.startswith("plain") else "bam",
+        )
 
 
 @pytest.mark.parametrize("training", ["plain", "BAM k=2"])
@@ -142,7 +146,7 @@ def test_the_objective_without_noise_is_the_loss_of_the_plain_model(benchmarks, 
     job = benchmarks("hf_bam.training.settings").resolve(spec)
     task = job.make_task()
     data = task.load(job.data_dir)
-    model, tokenizer = task.build(job.model, data)
+    model, tokenizer = task.build(job.model_name_or_path, data)
     inputs = tokenizer(list(data.train["sentence1"]), padding=True, return_tensors="pt")
     with torch.no_grad():
         expected = model.eval()(**inputs, labels=torch.tensor(data.train["label"])).loss
@@ -161,12 +165,12 @@ def test_a_plan_that_changes_while_it_runs_is_followed(benchmarks, grid, tmp_pat
     def run(cell, spec, options):
         changed = [{"tasks": ["custom"], "trainings": ["plain"], "seeds": [0, 7]}]
         path.write_text(yaml.safe_dump(grid | {"plan": changed}))
-        return {"seed": cell[0], "training": cell[2], "samples": spec["samples"]}
+        return {"seed": cell[0], "training": cell[2], "num_samples": spec["num_samples"]}
 
     monkeypatch.setattr(study, "run", run)
     options = Namespace(grid=path, records=tmp_path / "study.jsonl", output=tmp_path, data_dir="data", jobs=1)
     study.main(options)
-    expected = [{"seed": seed, "training": "plain", "samples": 3} for seed in (0, 7)]
+    expected = [{"seed": seed, "training": "plain", "num_samples": 3} for seed in (0, 7)]
     assert study.records(options.records) == expected
 
 
@@ -186,7 +190,7 @@ def test_a_study_that_was_stopped_goes_on(benchmarks, grid, data_folder, tmp_pat
     assert "other settings" not in printed
     again = study.records(options.records)[1]
     assert (again["scores"], again["training_seconds"]) == (second["scores"], second["training_seconds"])
-    options.grid.write_text(yaml.safe_dump(grid | {"common": {**grid["common"], "samples": 4}}))
+    options.grid.write_text(yaml.safe_dump(grid | {"common": {**grid["common"], "num_samples": 4}}))
     study.main(options)
     assert capsys.readouterr().out.count("was made with other settings") == 2
 

@@ -13,7 +13,7 @@ from hf_bam.tasks.translation import Translation
 SIZES = {"vocabulary": 120, "width": 16, "heads": 2, "layers": 1, "max_target_length": 12}
 LANGUAGES = {"dataset": "language", "source": "en", "target": "qaa"}
 SURE = 5.0
-SHORT = {"max_steps": 3, "batch_size": 4, "limit": 12, "samples": 3, "uncertainty_rows": 5}
+SHORT = {"max_steps": 3, "batch_size": 4, "limit": 12, "num_samples": 3, "uncertainty_rows": 5}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,13 @@ def as_batch(task, model, tokenizer, rows):
 
 @pytest.mark.parametrize(("training", "kinds"), [("plain", ["plain", "MC dropout"]), ("bam", ["mean", "draws"])])
 def test_a_cell_measures_texts_and_references(benchmarks, tmp_path, training, kinds):
-    spec = {"task": "translation", "recipe": "fast", "model": "scratch", "options": LANGUAGES | SIZES, **SHORT}
+    spec = {
+        "task_name": "translation",
+        "recipe": "fast",
+        "model_name_or_path": "scratch",
+        "options": LANGUAGES | SIZES,
+        **SHORT,
+    }
     others = {"attention": training, "seed": 0, "own": "test", "strange": ["translation", "dev"]}
     benchmarks("cell").main(tmp_path, spec | others)
     rows = json.loads((tmp_path / "record.json").read_text())["methods"]

@@ -44,7 +44,7 @@ def test_squad(version, exact, run, model_folder, tmp_path):
     )
     assert found["task"] == f"squad-{version}"
     assert {exact, "f1"} <= found["scores"]["dev"].keys()
-    mean, drawn = found["doubt"]["dev"]
+    mean, drawn = found["uncertainty"]["dev"]
     assert (mean["method"], drawn["method"]) == ("mean attention", "BAM, 2 draws")
     assert mean[exact] == found["scores"]["dev"][exact]  # the predictor decodes as the task does
     assert drawn["entropy"] > 0
@@ -59,7 +59,7 @@ def test_translation(run):
     found, folder = run("run_translation", *languages, *sizes, "--num_beams", 2)
     assert found["task"] == "en-qaa"
     assert {"bleu", "chrf", "ter"} == found["scores"]["test"].keys()
-    assert found["doubt"]["test"][1]["entropy"] > 0
+    assert found["uncertainty"]["test"][1]["entropy"] > 0
     assert len((folder / "predictions" / "test.qaa").read_text().splitlines()) == 12
     model = hf_bam.from_pretrained(folder / "model")
     stochastic = [name for name, _ in model.named_parameters() if ".bam.prior." in name]
@@ -81,7 +81,7 @@ def test_glue(run, model_folder, tmp_path):
         (folder / f"{name}.tsv").write_text("\n".join([f"{header}\tlabel", *labelled]) + "\n")
     (folder / "test.tsv").write_text("\n".join([header, *texts[:5]]) + "\n")
     found, output = run("run_glue", "--task", "rte", "--model", model_folder, "--data_dir", tmp_path)
-    mean, drawn, *_ = found["doubt"]["dev"]
+    mean, drawn, *_ = found["uncertainty"]["dev"]
     assert (mean["method"], drawn["method"]) == ("mean attention", "BAM, 2 draws")
     assert mean["accuracy"] == found["scores"]["dev"]["accuracy"]  # the predictor's answers are the task's
     lines = (output / "predictions" / "RTE.tsv").read_text().splitlines()
@@ -95,7 +95,7 @@ def test_regression(run, model_folder, tmp_path):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
     columns = ["--text_column", "text", "--label_column", "stars", "--regression"]
     found, _ = run("run_glue", "--task", "custom", "--model", model_folder, "--data_dir", tmp_path, *columns)
-    mean, drawn = found["doubt"]["validation"]
+    mean, drawn = found["uncertainty"]["validation"]
     assert mean["pearson"] == pytest.approx(found["scores"]["validation"]["pearson"], abs=1e-4)
     assert drawn["crps"] > 0
     assert drawn["draws"] == 2
