@@ -1,5 +1,6 @@
 """Tests of README and documentation: snippets run, links resolve, and every name and message exists."""
 
+import ast
 import re
 from importlib import import_module
 from pathlib import Path
@@ -75,3 +76,20 @@ def resolved(name):
 def test_dotted_names_exist(page):
     for name in re.findall(r"(?<![\w./])hf_bam(?:\.\w+)+", read(page)):
         resolved(name)
+
+
+def messages():
+    """Texts of the package, with a NUL for each value that is filled in."""
+    for path in (ROOT / "hf_bam").rglob("*.py"):
+        for node in ast.walk(ast.parse(read(path))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+            elif isinstance(node, ast.JoinedStr):
+                yield "".join(part.value if isinstance(part, ast.Constant) else "\0" for part in node.values)
+
+
+def test_troubleshooting_quotes_messages_of_the_package():
+    known = [" ".join(text.split()) for text in messages()]
+    quoted = [" ".join(block.split()) for block in blocks(DOCS / "troubleshooting.md", "error")]
+    patterns = {text: re.compile(".*".join(map(re.escape, text.split("...")))) for text in quoted}
+    assert [text for text, pattern in patterns.items() if not any(map(pattern.search, known))] == []

@@ -1,6 +1,6 @@
-"""The tutorial runs, and its stored outputs are those of today.
+"""Tests of the quicktour notebook: it runs, and its stored outputs are up to date.
 
-python -m tests.test_notebook    # stores them anew
+python -m tests.test_notebook    # run it and store its outputs
 """
 
 import os
@@ -15,16 +15,16 @@ from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).parents[1] / "docs" / "quicktour.ipynb"
 NUMBER = re.compile(r"\d+\.\d+")
-SETTINGS = {"HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore:IProgress not found"}  # tqdm would like to have widgets
+SETTINGS = {"HF_HUB_OFFLINE": "1", "PYTHONWARNINGS": "ignore:IProgress not found"}  # tqdm asks for widgets
 
 
 def executed(folder):
-    """The notebook with fresh outputs, run in a folder by the Python that runs this."""
+    """Run the notebook in a folder with the current Python and return it with its new outputs."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     metadata = notebook.metadata.copy()
     options = {"timeout": 120, "record_timing": False, "coalesce_streams": True}
     client = NotebookClient(notebook, resources={"metadata": {"path": str(folder)}}, **options)
-    # Without folders to look into there is one kernel only, the one of this Python.
+    # Without kernel folders there is one kernel only, that of the current Python.
     client.create_kernel_manager().kernel_spec_manager = KernelSpecManager(kernel_dirs=[])
     client.execute(env={**os.environ, **SETTINGS})
     notebook.metadata = metadata
@@ -36,7 +36,7 @@ def outputs(notebook):
 
 
 def printed(notebook):
-    """What the cells print; nothing else is said."""
+    """Return the text that the cells print, and check that they write to stdout only."""
     streams = [output for output in outputs(notebook) if output.output_type == "stream"]
     assert {stream.name for stream in streams} == {"stdout"}
     return "".join(stream.text for stream in streams)
@@ -47,14 +47,14 @@ def notebook(tmp_path_factory):
     return executed(tmp_path_factory.mktemp("notebook"))
 
 
-def test_the_stored_outputs_are_up_to_date(notebook):
+def test_stored_outputs_are_up_to_date(notebook):
     stored = nbformat.read(NOTEBOOK, as_version=4)
     assert NUMBER.sub("#", printed(notebook)) == NUMBER.sub("#", printed(stored))
     assert [o.output_type for o in outputs(notebook)] == [o.output_type for o in outputs(stored)]
-    assert "/" not in printed(stored)  # no path of anybody's machine
+    assert "/" not in printed(stored)  # no path of a machine
 
 
-def test_clear_sentences_are_firm_and_mixed_ones_are_not(notebook):
+def test_clear_sentences_have_a_small_spread_and_mixed_ones_a_large_one(notebook):
     lines = re.findall(r"(\w+) +(0\.\d+|1\.00) ± (0\.\d+)  (.+)", printed(notebook))
     labels = {text: label for label, _, _, text in lines}
     spreads = {text: float(std) for _, _, std, text in lines}
