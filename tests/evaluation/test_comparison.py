@@ -1,15 +1,16 @@
-"""Several methods on one labelled set."""
+"""Comparison of several methods on one labelled set, against scikit-learn and scipy."""
 
 import math
 
 import numpy as np
 import pytest
-from scipy.stats import entropy
-from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+import torch
+from scipy.stats import entropy, ttest_ind
+from sklearn.metrics import accuracy_score, average_precision_score, brier_score_loss, log_loss, roc_auc_score
+from torchmetrics.functional.classification import multiclass_calibration_error
 
 import hf_bam
 from hf_bam.evaluation.comparison import compare
-from hf_bam.evaluation.metrics import pavpu
 from hf_bam.prediction import BamPredictor, Dropout, Ensemble, Plain, Predictor
 
 from ..models import bert
@@ -31,6 +32,12 @@ def predictors(tokenizer):
     }
 
 
+def pavpu_by_scipy(labels, samples):
+    """Return the share of inputs that are correct exactly if they are significant at 0.05."""
+    first, second = np.take_along_axis(samples, samples.mean(0).argsort(-1)[None, :, :-3:-1], -1).transpose(2, 0, 1)
+    return np.mean((samples.mean(0).argmax(-1) == labels) == (ttest_ind(first, second).pvalue < 0.05))
+
+
 def test_one_row_for_each_method_with_the_same_measures(predictors):
     result = compare(predictors, TEXTS, LABELS, ood=["something else", "so it goes", "and on and on"])
     assert [row["method"] for row in result.table] == list(predictors)
@@ -38,16 +45,22 @@ def test_one_row_for_each_method_with_the_same_measures(predictors):
         mean = result.outcomes[row["method"]].samples.mean(0)
         assert row["accuracy"] == pytest.approx(accuracy_score(LABELS, mean.argmax(-1)))
         assert row["nll"] == pytest.approx(log_loss(LABELS, mean))
-        strange = result.ood[row["method"]].samples.mean(0)
-        doubt = entropy(np.concatenate([mean, strange]), axis=-1)
-        assert row["ood_auroc"] == pytest.approx(roc_auc_score([0] * len(mean) + [1] * len(strange), doubt))
+        assert row["brier"] == pytest.approx(brier_score_loss(LABELS, mean, scale_by_half=False))
+        expected = multiclass_calibration_error(torch.tensor(mean), torch.tensor(LABELS), num_classes=3, n_bins=15)
+        assert row["ece"] == pytest.approx(expected.item(), abs=1e-6)
+        errors = mean.argmax(-1) != LABELS
+        assert row["error_auroc"] == pytest.approx(roc_auc_score(errors, entropy(mean, axis=-1)))
+        assert row["error_aupr"] == pytest.approx(average_precision_score(errors, entropy(mean, axis=-1)))
+        ood = result.ood[row["method"]].samples.mean(0)
+        uncertainty = entropy(np.concatenate([mean, ood]), axis=-1)
+        assert row["ood_auroc"] == pytest.approx(roc_auc_score([0] * len(mean) + [1] * len(ood), uncertainty))
         assert math.isnan(row["pavpu"]) == (row["method"] in ("plain", "temperature"))
         assert row["seconds"] > 0
-    assert result.table[4]["pavpu"] == pytest.approx(pavpu(LABELS, result.outcomes["BAM"].samples))
     rows = {row["method"]: row for row in result.table}
     assert rows["temperature"]["nll"] < rows["plain"]["nll"]
+    assert rows["BAM"]["pavpu"] == pytest.approx(pavpu_by_scipy(LABELS, result.outcomes["BAM"].samples))
     assert rows["plain"]["epistemic"] == 0 < rows["BAM"]["epistemic"]
-    assert rows["BAM, adaptive"]["draws"] < 32
+    assert rows["BAM, adaptive"]["samples"] < 32
     assert result.outcomes["BAM"].samples.shape == (8, 40, 3)
     assert set(result.ood) == set(predictors)
 
@@ -57,16 +70,16 @@ def test_the_table_can_be_printed(predictors):
     assert lines[0].split()[:3] == ["method", "accuracy", "nll"]
     assert len({len(line) for line in lines}) == 1
     assert lines[1].startswith("plain ")
-    assert " - " in lines[1]  # no PAvPU for a single draw
+    assert " - " in lines[1]  # no PAvPU for a single sample
 
 
-def test_labels_by_name_and_wrong_labels(predictors):
+def test_labels_by_name_and_invalid_labels(predictors):
     plain = {"plain": predictors["plain"]}
     by_name = compare(plain, TEXTS, [f"LABEL_{label}" for label in LABELS])
     assert np.array_equal(by_name.labels, LABELS)
-    for wrong in ("positive", 3, -1, 0.5, True):
+    for invalid in ("positive", 3, -1, 0.5, True):
         with pytest.raises(ValueError, match=r"labels\[1\] is .*LABEL_0"):
-            compare(plain, TEXTS, [0, wrong, *LABELS[2:]])
+            compare(plain, TEXTS, [0, invalid, *LABELS[2:]])
     with pytest.raises(ValueError, match="39 labels for 40 inputs"):
         compare(plain, TEXTS, LABELS[1:])
     with pytest.raises(ValueError, match="nothing to compare"):

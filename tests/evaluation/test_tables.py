@@ -1,6 +1,10 @@
+"""Tables as text and as Markdown."""
+
 import math
 
-from hf_bam.evaluation.tables import as_markdown, as_text
+import pytest
+
+from hf_bam.evaluation.tables import as_markdown, as_text, format_value, markdown_table
 
 ROWS = [
     {"method": "plain", "accuracy": 0.5, "samples": 1},
@@ -23,3 +27,28 @@ def test_markdown():
 def test_markdown_with_two_text_columns():
     rule = as_markdown([{"task": "cola", "method": "plain", "nll": 0.5}], text_columns=2).splitlines()[1]
     assert rule == "| :--- | :--- | ---: |"
+
+
+def test_cells_of_a_markdown_table_are_one_line_without_pipes():
+    table = markdown_table(("a", "b", "c"), [("x|y", "two\nlines", "**1**")], "lr")
+    assert table == "| a | b | c |\n| :--- | ---: | ---: |\n| x\\|y | two lines | **1** |\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "text"),
+    [
+        (0.12345, "nll", "0.123"),
+        (-9.9996, "nll", "-10.000"),
+        (1234.56, "nll", "1235"),
+        (1.0, "samples", "1.0"),
+        (32.0, "samples", "32.0"),
+        (123.456, "seconds", "123.5"),
+        (math.nan, "seconds", "-"),
+        (math.inf, "nll", "inf"),
+        (None, "nll", "-"),
+        (7, "samples", "7"),
+        ("text", "nll", "text"),
+    ],
+)
+def test_format_of_values(value, name, text):
+    assert format_value(value, name) == text

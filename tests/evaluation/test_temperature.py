@@ -13,18 +13,18 @@ from hf_bam.evaluation.temperature import with_temperatures
 
 @pytest.fixture(scope="module")
 def comparison():
-    """One method that is too sure of itself: logits five times too large."""
+    """Return one overconfident method: logits five times too large."""
     random = np.random.default_rng(0)
     labels = random.integers(0, 3, 60)
     logits = 5 * (np.eye(3)[labels] + random.normal(size=(60, 3)))
     known = Outcome(softmax(logits, axis=-1)[None], 2.0, np.ones(60))
-    strange = Outcome(softmax(random.normal(size=(30, 3)), axis=-1)[None], 2.0, np.ones(30))
-    row = {"method": "plain", "accuracy": 0.5, "ood_auroc": 0.5, "draws": 1.0, "seconds": 2.0}
-    return Comparison({"plain": known}, labels, ["x"] * 60, ["a", "b", "c"], [row], {"plain": strange})
+    ood = Outcome(softmax(random.normal(size=(30, 3)), axis=-1)[None], 2.0, np.ones(30))
+    row = {"method": "plain", "accuracy": 0.5, "ood_auroc": 0.5, "samples": 1.0, "seconds": 2.0}
+    return Comparison({"plain": known}, labels, ["x"] * 60, ["a", "b", "c"], [row], {"plain": ood})
 
 
 def fitted(log_p, labels):
-    """The best temperature, by scipy."""
+    """Return the temperature of the lowest negative log-likelihood, by scipy."""
 
     def loss(t):
         return -log_softmax(log_p / t, axis=-1)[np.arange(len(labels)), labels].mean()
@@ -42,24 +42,22 @@ def test_temperatures_are_fitted_on_the_other_half(comparison):
         np.testing.assert_allclose(scaled[half], expected, atol=1e-3)
     row = both.table[1]
     assert row["method"] == "plain + temperature"
-    assert row["accuracy"] == pytest.approx((log_p.argmax(-1) == labels).mean())  # answers stay as they are
+    assert row["accuracy"] == pytest.approx((log_p.argmax(-1) == labels).mean())  # predictions do not change
     assert row["nll"] == pytest.approx(-np.log(scaled[np.arange(60), labels]).mean())
     assert row["nll"] < -log_p[np.arange(60), labels].mean()
 
 
-def test_strange_inputs_get_a_temperature_as_well(comparison):
+def test_out_of_distribution_inputs_get_a_temperature_too(comparison):
     both = with_temperatures(comparison)
     log_p = np.log(comparison.outcomes["plain"].samples[0])
-    strange = np.log(comparison.ood["plain"].samples[0]) / fitted(log_p, comparison.labels)
-    entropies = [
-        entropy(p, axis=-1) for p in (both.outcomes["plain + temperature"].samples[0], softmax(strange, axis=-1))
-    ]
+    ood = np.log(comparison.ood["plain"].samples[0]) / fitted(log_p, comparison.labels)
+    entropies = [entropy(p, axis=-1) for p in (both.outcomes["plain + temperature"].samples[0], softmax(ood, axis=-1))]
     expected = roc_auc_score([0] * 60 + [1] * 30, np.concatenate(entropies))
     assert both.table[1]["ood_auroc"] == pytest.approx(expected, abs=1e-3)
     assert both.table[1]["ood_auroc"] != comparison.table[0]["ood_auroc"]
 
 
-def test_temperatures_that_were_found_elsewhere(comparison):
+def test_given_temperatures_are_applied(comparison):
     both = with_temperatures(comparison, {"plain": 3.0})
     for own, key in ((both.outcomes, "outcomes"), (both.ood, "ood")):
         log_p = np.log(getattr(comparison, key)["plain"].samples)

@@ -11,7 +11,7 @@ def random_scores(seed=0, decimals=8):
 
 
 def test_error_detection_by_hand():
-    # Of 2 x 2 pairs of an incorrect and a correct one, three are in order. Precision at the incorrect ones: 1/1 and 2/3.
+    # Of 2 x 2 pairs of an incorrect and a correct one, three are in order. Precision at the errors: 1/1 and 2/3.
     scores, errors = [4.0, 3.0, 2.0, 1.0], [True, False, True, False]
     assert error_auroc(errors, scores) == pytest.approx(3 / 4)
     assert error_aupr(errors, scores) == pytest.approx((1 + 2 / 3) / 2)

@@ -1,17 +1,23 @@
-"""What the top of the package hands out of this room, and when it is imported."""
+"""Names at the top of the package, and the imports that they cause."""
 
 import subprocess
 import sys
 
 import hf_bam
+from hf_bam import prediction
 from hf_bam.evaluation import comparison, metrics, plots, report
 
 
-def test_names_of_the_top_are_those_of_the_room():
+def test_every_public_name_exists():
+    assert len({id(getattr(hf_bam, name)) for name in hf_bam.__all__}) == len(hf_bam.__all__)
+
+
+def test_names_are_those_of_the_subpackages():
     assert hf_bam.compare is comparison.compare
     assert hf_bam.report is report.report
     assert hf_bam.metrics is metrics
     assert hf_bam.plots is plots
+    assert hf_bam.Predictor is prediction.Predictor
 
 
 def test_predictions_do_not_import_matplotlib():
