@@ -1,0 +1,1 @@
+"""Time and memory of Bayesian attention, of sampled predictions and of the training loop."""

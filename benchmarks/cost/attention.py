@@ -1,0 +1,51 @@
+"""Attention alone, forward and backward: one text, 12 heads of size 64."""
+
+import math
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from hf_bam.attention.backends import attend
+from hf_bam.attention.mask import AttentionMask
+from hf_bam.attention.noise import NoiseSeed
+from hf_bam.families import Weibull
+from hf_bam.objective import kl_divergence
+from hf_bam.priors import Gamma
+
+HEADS, WIDTH = 12, 64
+LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
+LONGEST = {"plain": 4096, "BAM": 4096, "BAM, causal": 4096, "matrix": 2048}
+"""Kinds of attention, with the largest number of tokens that each is measured with."""
+POSTERIOR, PRIOR = Weibull(5.0), Gamma(100.0)
+
+
+def attention_pass(kind, tokens):
+    """Return a function that computes attention, its KL if it has one, and their gradients."""
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, tokens, HEADS, WIDTH).transpose(1, 2).requires_grad_() for _ in range(3))
+    log_psi = torch.randn(1, HEADS, 1, tokens).log_softmax(-1).requires_grad_()
+    mask = AttentionMask((1, HEADS, tokens, tokens), causal=kind.endswith("causal"))
+
+    def plain():
+        scaled_dot_product_attention(query, key, value).sum().backward()
+
+    def bam():
+        done = attend(
+            query,
+            key,
+            value,
+            posterior=POSTERIOR,
+            prior=PRIOR,
+            seed=NoiseSeed(0),
+            scale=WIDTH**-0.5,
+            mask=mask,
+            log_psi=log_psi,
+        )
+        (done.output.sum() + done.kl.sum()).backward()
+
+    def matrix():
+        log_p = ((query @ key.transpose(-1, -2)) / math.sqrt(WIDTH)).log_softmax(-1)
+        weights = (log_p + POSTERIOR.log_noise(log_p.shape)).softmax(-1)
+        ((weights @ value).sum() + kl_divergence(POSTERIOR, PRIOR, log_p, log_psi).sum()).backward()
+
+    return {"plain": plain, "matrix": matrix}.get(kind, bam)

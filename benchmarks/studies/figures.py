@@ -1,0 +1,106 @@
+"""Figures of the study."""
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from hf_bam.evaluation.plots.style import BLACK, GREY, PALETTE, styled, tidy
+
+from .paired import differences
+from .tables import HEADLINE
+
+METHODS = {
+    "plain + temperature": "plain + temperature",
+    "MC dropout": "MC dropout",
+    "MC dropout + temperature": "MC dropout + temperature",
+    "BAM-WC, mean": "BAM, mean attention",
+    "BAM-WC, samples": "BAM, samples",
+    "BAM-WC, samples + temperature": "BAM, samples + temperature",
+    "no KL, samples": "BAM without KL, samples",
+    "ensemble of 5": "ensemble of 5",
+}
+"""Methods of the figure, with their labels."""
+MEASURES = {
+    "accuracy": "Accuracy (higher is better)",
+    "nll": "Negative log-likelihood (lower is better)",
+    "ece": "Calibration error, ECE (lower is better)",
+}
+CONFIGURATIONS = {"BAM-WC": "BAM", "no KL": "BAM without KL", "paper": "settings of the paper"}
+TASKS = {
+    "cola": "CoLA, Matthews",
+    "sst-2": "SST-2, accuracy",
+    "sentiment": "VADER reviews, accuracy",
+    "mrpc": "MRPC, F1",
+    "rte": "RTE, accuracy",
+    "sts-b": "STS-B, Pearson",
+    "squad": "SQuAD 1.1, F1",
+    "translation": "Multi30k en-de, BLEU",
+}
+PERCENT = ("squad", "translation")
+"""Tasks whose scores are in percent."""
+REPLACED = {"translation": {"BAM-WC": "BAM-WC and dropout"}}
+"""Configurations that stand for another one on a task."""
+
+
+def uncertainty(rows):
+    """Return differences to plain with the same seed: of every task, and the mean over tasks with its interval."""
+    names = list(METHODS)
+    tasks = list(rows.groupby("task", sort=False))
+    places = np.arange(len(names))
+    with styled():
+        figure = Figure(figsize=(11, 4.6), layout="constrained")
+        for axes, (measure, title) in zip(
+            figure.subplots(1, len(MEASURES), sharey=True), MEASURES.items(), strict=True
+        ):
+            for color, (task, own) in zip(PALETTE, tasks, strict=False):
+                found = differences(own, measure)
+                points = [(found[name][0], place) for name, place in zip(names, places, strict=True) if name in found]
+                style = {"linestyle": "none", "marker": "o", "markersize": 4, "alpha": 0.8, "color": color}
+                axes.plot(*zip(*points, strict=True), label=TASKS[task].split(",")[0], **style)
+            found = differences(rows, measure)
+            known = [name for name in names if name in found]
+            means, halves = zip(*(found[name][:2] for name in known), strict=True)
+            style = {"fmt": "D", "color": BLACK, "markersize": 5, "elinewidth": 1.6, "capsize": 3}
+            axes.errorbar(means, [names.index(name) for name in known], xerr=halves, label="mean of tasks", **style)
+            axes.axvline(0, color=GREY, linewidth=1)
+            axes.set(title=title, xlabel="difference to plain")
+            axes.set_yticks(places, METHODS.values())
+            tidy(axes)
+        axes.invert_yaxis()
+        handles, labels = axes.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    return figure
+
+
+def scores(rows):
+    """Return differences of the task scores to plain with the same seed, in percentage points, with intervals."""
+    with styled():
+        figure = Figure(figsize=(8.5, 4.4), layout="constrained")
+        axes = figure.subplots()
+        for number, (configuration, label) in enumerate(CONFIGURATIONS.items()):
+            points = [
+                (place + 0.22 * (number - 1), *scaled(task, found))
+                for place, task in enumerate(TASKS)
+                if (found := gain(rows, task, configuration)) is not None
+            ]
+            places, means, halves = zip(*points, strict=True)
+            style = {"fmt": "os^"[number], "color": PALETTE[number], "markersize": 6, "elinewidth": 1.6, "capsize": 3}
+            axes.errorbar(means, places, xerr=halves, label=label, **style)
+        axes.axvline(0, color=GREY, linewidth=1)
+        axes.set(xlabel="difference to plain, points", title="Scores of mean attention, with 95 % intervals")
+        axes.set_yticks(range(len(TASKS)), TASKS.values())
+        axes.invert_yaxis()
+        axes.set_xlim(-14, 14)
+        tidy(axes)
+        axes.legend(loc="lower right")
+    return figure
+
+
+def gain(rows, task, configuration):
+    name, metric, _ = HEADLINE[task]
+    own = rows[(rows["task"] == task) & (rows["set"] == name) & (rows["metric"] == metric)]
+    return differences(own, "value").get(REPLACED.get(task, {}).get(configuration, configuration))
+
+
+def scaled(task, found):
+    factor = 1 if task in PERCENT else 100
+    return factor * found[0], factor * found[1]

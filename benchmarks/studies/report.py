@@ -1,0 +1,44 @@
+"""Tables and figures of the studies in the documentation."""
+
+from ..storage import RESULTS, read, read_lines
+from . import figures as draw
+from . import tables
+from .ensemble import ensembles
+from .frames import method_rows, score_rows
+
+
+def study():
+    """Return the records of the study, with those of the ensembles."""
+    records = read_lines(RESULTS / "study.jsonl")
+    return [*records, *ensembles(records)]
+
+
+def pages():
+    records = study()
+    rows, scores = method_rows(records), score_rows(records)
+    classification, others = rows[rows["nll"].notna()], rows[rows["nll"].isna()]
+    details = {
+        "scores": tables.score_table(scores),
+        "gains": tables.gain_table(scores),
+        "tasks": tables.by_task(rows, tables.task_table),
+        "pairs": tables.pair_table(classification),
+        "pairs of other tasks": tables.by_task(others, lambda own: tables.pair_table(own, tables.PAIRED_OTHERS)),
+        "differences": tables.difference_table(classification),
+        "ranks": tables.rank_table(classification),
+        "pilot": tables.pilot_table(records),
+        "selection": tables.selection_table(records),
+        "objective": tables.objective_table(records),
+        "spread": tables.spread_table(read("spread")["rows"]),
+        "costs": tables.cost_table(rows),
+    }
+    return {
+        "results.md": {"headline": tables.headline_table(scores, records)},
+        "results-tables.md": details,
+        "howto/settings.md": {"prior": tables.prior_table(read("prior")["rows"])},
+    }
+
+
+def figures():
+    records = study()
+    rows, scores = method_rows(records), score_rows(records)
+    return {"study.svg": draw.uncertainty(rows[rows["nll"].notna()]), "scores.svg": draw.scores(scores)}

@@ -1,0 +1,71 @@
+"""Execution of the study: each run is a process, and a finished run is a line of results/study.jsonl.
+
+A study that was interrupted can be resumed. The plan may change in the meantime, and while the study is running.
+"""
+
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from ..storage import append_line, read_lines
+from .grid import PlannedRun, planned_runs, read, settings, without_paths
+
+ROOT = Path(__file__).parents[2]
+
+
+def main(options):
+    finished = {key(record): record.get("settings") for record in read_lines(options.records)}
+    grid = read(options.grid)
+    runs = planned_runs(grid)
+    print(f"{len(finished)} runs are finished, {len([run for run in runs if run not in finished])} are missing")
+    for run in runs:
+        if run in finished and finished[run] != without_paths(settings(grid, run, options.data_dir)):
+            print(f"{run}: its settings differ from those of the grid")
+    lock, started = threading.Lock(), {*finished}
+
+    def work():
+        """Execute the first run that is not started until none is left; the plan is read again each time."""
+        while True:
+            with lock:
+                grid = read(options.grid)
+                run = next((run for run in planned_runs(grid) if run not in started), None)
+                started.add(run)
+            if run is None:
+                return
+            record = execute(run, settings(grid, run, options.data_dir), options)
+            if record is not None:
+                with lock:
+                    append_line(options.records, record)
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for worker in [pool.submit(work) for _ in range(options.jobs)]:
+            worker.result()
+
+
+def key(record):
+    return PlannedRun(record["task"], record["configuration"], record["seed"])
+
+
+def execute(run, values, options):
+    """Execute a run in a process of its own and return its record; None if the process fails."""
+    folder = Path(options.output, run.task, run.configuration.replace(" ", "-"), f"seed-{run.seed}")
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // options.jobs)),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+    }
+    with (folder / "output.txt").open("a", encoding="utf-8") as output:
+        command = [sys.executable, "-m", "benchmarks.studies.worker", str(folder), json.dumps(values)]
+        code = subprocess.run(command, stdout=output, stderr=output, env=environment, check=False).returncode
+    if code:
+        print(f"{folder} failed, see its output.txt", flush=True)
+        return None
+    record = {**run._asdict(), "settings": without_paths(values)}
+    record |= json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    print(f"{run}: {record['training_seconds']:.0f} s", flush=True)
+    return record

@@ -1,0 +1,76 @@
+"""One run of the study: training of a configuration with one seed, and evaluation of its methods.
+
+python -m benchmarks.studies.worker FOLDER SETTINGS    # SETTINGS: JSON, from grid.settings; writes FOLDER/record.json
+"""
+
+import json
+import resource
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+import hf_bam
+from hf_bam.training.results import write_json
+from hf_bam.training.run import Run
+from hf_bam.training.settings import resolve
+
+from . import classification, ood, other_tasks
+from .grid import split
+from .methods import Trained, methods
+from .objective import objective
+
+SEED_OF_EXTRAS = 0
+"""Seed with which further methods are evaluated, and the objective by width of the noise."""
+
+
+def main(folder, settings):
+    evaluation, training = split(settings)
+    job = resolve(training)
+    run = Run(replace(job, recipe=job.recipe.replace(num_samples=0)), folder, (), print)
+    result = run.go(resume=True, report=False, hub_model_id=None)
+    data = run.load()
+    model, tokenizer = run.task.build(str(folder / "model"), data)
+    if job.attention == "bam":
+        hf_bam.load(model, folder / "model")
+    trained = Trained(job, run.task, model, tokenizer)
+    sets = ["holdout"] if evaluation.pilot else result.scores
+    record = {"scores": {name: result.scores[name] for name in sets}, "steps": result.about["steps"]}
+    record |= training_cost(folder, result)
+    with torch.autocast("cpu", torch.bfloat16, enabled=job.recipe.precision == "bf16"):
+        record |= evaluate(trained, data, evaluation)
+    write_json(folder / "record.json", record)
+
+
+def training_cost(folder, result):
+    """Return time and peak memory of the training; a file keeps them for an evaluation that is repeated."""
+    file = folder / "cost.json"
+    if not file.exists():
+        peak = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        write_json(file, {"training_seconds": result.about["seconds"], "peak_megabytes": peak})
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def evaluate(trained, data, evaluation):
+    """Return what the record says of the methods. Pilot runs are evaluated on held-out rows only."""
+    name = evaluation.evaluation_set or next(name for name in data.evaluation if name != "holdout")
+    extra = trained.job.seed == SEED_OF_EXTRAS
+    rows, held_out = data.evaluation[name], data.evaluation.get("holdout", next(iter(data.evaluation.values())))
+    is_classification = trained.task.labels(rows) is not None
+    samplers = methods(trained.model, extra=extra and is_classification)
+    if evaluation.pilot:
+        return classification.pilot(trained, samplers, held_out) if is_classification else {}
+    inputs = ood.read(evaluation.ood, trained.task, data, trained.job.data_dir)
+    rows = ood.remove(trained.task, rows, inputs)
+    inputs = inputs[: trained.job.recipe.uncertainty_rows] or None
+    if not is_classification:
+        return other_tasks.evaluate(trained, samplers, rows, held_out, inputs, evaluation.teacher_forcing)
+    record = classification.evaluate(trained, samplers, rows, held_out, inputs)
+    if extra and trained.job.attention == "bam":
+        record["objective"] = list(objective(trained, data.train))
+    return record
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))
