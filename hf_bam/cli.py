@@ -12,24 +12,24 @@ from accelerate import PartialState
 
 HELP = """usage: hf-bam COMMAND [options]
 
-Finetunes a model with Bayesian attention and says what it scores and how far its doubt can be trusted.
+Finetune a model with Bayesian attention, evaluate it and measure its uncertainty.
 
-  hf-bam glue --task mrpc --model albert-base-v2 --output out/mrpc
-  hf-bam squad --version 2.0 --output out/squad2
+  hf-bam glue --task_name mrpc --model_name_or_path albert-base-v2 --output_dir out/mrpc
+  hf-bam squad --version 2.0 --output_dir out/squad2
   hf-bam translation --dataset language --source en --target qaa --recipe fast
 
-Commands: {commands}. `hf-bam COMMAND --help` names their options.
+Commands: {commands}. `hf-bam COMMAND --help` lists the options of a command.
 """
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> int:
-    """Runs a command: its name, then its options.
+    """Run a command: its name, then its options.
 
     Args:
-        prog: what the usage message calls the program.
+        prog: name of the program in the usage message.
 
     Returns:
-        0, or 2 where something is wrong with what was asked for or with the data.
+        0 for success, 2 for an error in the options or the data, 130 after an interruption.
     """
     from .training.arguments import commands
 
@@ -41,6 +41,7 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> int:
 
 
 def start(command: str, argv: Sequence[str], prog: str) -> None:
+    """Run the jobs of a command line."""
     from .training import run, run_all
     from .training.arguments import parse
 
@@ -53,31 +54,31 @@ def start(command: str, argv: Sequence[str], prog: str) -> None:
 
 
 def guarded(action: Callable[[list[str]], object], argv: Sequence[str]) -> int:
-    """Does it without the noise of libraries; shows one line of an error, unless `--debug` is among the options."""
+    """Run an action without messages of libraries; print an error as one line, unless `--debug` is given."""
     quieten()
     try:
         action([_underscored(argument) for argument in argv])
     except KeyboardInterrupt:
-        print("\nstopped; the same command with --resume goes on from the last checkpoint", file=sys.stderr)
+        print("\nInterrupted. Add --resume_from_checkpoint to continue from the last checkpoint.", file=sys.stderr)
         return 130
     except (ValueError, FloatingPointError, OSError) as error:
         if "--debug" in argv:
             raise
-        if os.environ.get("RANK", "0") == "0":  # the other processes have met the same error
+        if os.environ.get("RANK", "0") == "0":  # the other processes raise the same error
             print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     return 0
 
 
 def quieten() -> None:
-    """No bars and hints of libraries among our own lines."""
+    """Turn off progress bars and hints of libraries."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     datasets.disable_progress_bars()
 
 
 def _underscored(argument: str) -> str:
-    """`--batch-size` is `--batch_size`."""
+    """Return an option with underscores: `--batch-size` is `--batch_size`."""
     if not argument.startswith("--"):
         return argument
     name, equals, value = argument[2:].partition("=")

@@ -1,6 +1,5 @@
 """Figures of the study."""
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from hf_bam.evaluation.plots.style import BLACK, GREY, PALETTE, styled, tidy
@@ -21,10 +20,10 @@ METHODS = {
 """Methods of the figure, with their labels."""
 MEASURES = {
     "accuracy": "Accuracy (higher is better)",
-    "nll": "Negative log-likelihood (lower is better)",
-    "ece": "Calibration error, ECE (lower is better)",
+    "nll": "NLL (lower is better)",
+    "ece": "ECE (lower is better)",
 }
-CONFIGURATIONS = {"BAM-WC": "BAM", "no KL": "BAM without KL", "paper": "settings of the paper"}
+CONFIGURATIONS = {"BAM-WC": "BAM", "no KL": "BAM without KL"}
 TASKS = {
     "cola": "CoLA, Matthews",
     "sst-2": "SST-2, accuracy",
@@ -33,7 +32,7 @@ TASKS = {
     "rte": "RTE, accuracy",
     "sts-b": "STS-B, Pearson",
     "squad": "SQuAD 1.1, F1",
-    "translation": "Multi30k en-de, BLEU",
+    "translation": "Multi30k en-de, BLEU (with dropout)",
 }
 PERCENT = ("squad", "translation")
 """Tasks whose scores are in percent."""
@@ -45,7 +44,6 @@ def uncertainty(rows):
     """Return differences to plain with the same seed: of every task, and the mean over tasks with its interval."""
     names = list(METHODS)
     tasks = list(rows.groupby("task", sort=False))
-    places = np.arange(len(names))
     with styled():
         figure = Figure(figsize=(11, 4.6), layout="constrained")
         for axes, (measure, title) in zip(
@@ -53,8 +51,8 @@ def uncertainty(rows):
         ):
             for color, (task, own) in zip(PALETTE, tasks, strict=False):
                 found = differences(own, measure)
-                points = [(found[name][0], place) for name, place in zip(names, places, strict=True) if name in found]
-                style = {"linestyle": "none", "marker": "o", "markersize": 4, "alpha": 0.8, "color": color}
+                points = [(found[name][0], place - 0.2) for place, name in enumerate(names) if name in found]
+                style = {"linestyle": "none", "marker": "o", "markersize": 4.5, "color": color}
                 axes.plot(*zip(*points, strict=True), label=TASKS[task].split(",")[0], **style)
             found = differences(rows, measure)
             known = [name for name in names if name in found]
@@ -63,7 +61,7 @@ def uncertainty(rows):
             axes.errorbar(means, [names.index(name) for name in known], xerr=halves, label="mean of tasks", **style)
             axes.axvline(0, color=GREY, linewidth=1)
             axes.set(title=title, xlabel="difference to plain")
-            axes.set_yticks(places, METHODS.values())
+            axes.set_yticks(range(len(names)), METHODS.values())
             tidy(axes)
         axes.invert_yaxis()
         handles, labels = axes.get_legend_handles_labels()
@@ -74,22 +72,21 @@ def uncertainty(rows):
 def scores(rows):
     """Return differences of the task scores to plain with the same seed, in percentage points, with intervals."""
     with styled():
-        figure = Figure(figsize=(8.5, 4.4), layout="constrained")
+        figure = Figure(figsize=(8.5, 4.2), layout="constrained")
         axes = figure.subplots()
         for number, (configuration, label) in enumerate(CONFIGURATIONS.items()):
             points = [
-                (place + 0.22 * (number - 1), *scaled(task, found))
+                (place + 0.24 * (number - 0.5), *scaled(task, found))
                 for place, task in enumerate(TASKS)
                 if (found := gain(rows, task, configuration)) is not None
             ]
             places, means, halves = zip(*points, strict=True)
-            style = {"fmt": "os^"[number], "color": PALETTE[number], "markersize": 6, "elinewidth": 1.6, "capsize": 3}
+            style = {"fmt": "os"[number], "color": PALETTE[number], "markersize": 6, "elinewidth": 1.6, "capsize": 3}
             axes.errorbar(means, places, xerr=halves, label=label, **style)
         axes.axvline(0, color=GREY, linewidth=1)
         axes.set(xlabel="difference to plain, points", title="Scores of mean attention, with 95 % intervals")
         axes.set_yticks(range(len(TASKS)), TASKS.values())
-        axes.invert_yaxis()
-        axes.set_xlim(-14, 14)
+        axes.set_ylim(len(TASKS) - 0.5, -0.5)
         tidy(axes)
         axes.legend(loc="lower right")
     return figure

@@ -247,7 +247,10 @@ def prior_table(rows):
     """Return entropy of the prior and its mass on the marked key, by settings: mean and range over seeds."""
     return as_markdown(
         [
-            {"settings": ", ".join(f"`{name}={value!r}`" for name, value in row["settings"].items()) or "default (`beta=100.0`)"}
+            {
+                "settings": ", ".join(f"`{name}={value!r}`" for name, value in row["settings"].items())
+                or "default (`beta=100.0`)"
+            }
             | {title: mean_range([run[name] for run in row["runs"]]) for name, title in PRIOR.items()}
             for row in rows
         ]

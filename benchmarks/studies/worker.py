@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 import hf_bam
-from hf_bam.training.results import write_json
+from hf_bam.training.files import write_json
 from hf_bam.training.run import Run
 from hf_bam.training.settings import resolve
 

@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
+from .files import read_yaml, write_yaml
 from .identity import check_same
 from .lock import locked
 from .loop import FREE
 from .results import FILE, Result
-from .settings import Job, read_yaml, write_yaml
+from .settings import Job
 
 CONFIG = "config.yaml"
 SIGNS = (FILE, CONFIG, "checkpoints", "log.jsonl")
@@ -123,4 +124,4 @@ class Folder:
                 shutil.rmtree(part)
             else:
                 part.unlink(missing_ok=True)
-        write_yaml(self.path / CONFIG, job)
+        write_yaml(self.path / CONFIG, job.to_dict())

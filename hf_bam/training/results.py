@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..tasks.base import Data
 from .compatibility import RESULTS, present_names
+from .files import write_json
 from .uncertainty import Uncertainty
 
 FILE = "results.json"
@@ -61,22 +61,6 @@ class Result:
             return cls(content.pop("task"), folder, content.pop("scores"), content.pop("uncertainty"), content)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{folder / FILE} does not hold the results of a run ({error!r}); remove it.") from error
-
-
-def write_json(path: Path, content: Any) -> Path:
-    """Writes a file as a whole or not at all. What is not a finite number becomes null: JSON has no NaN."""
-    unfinished = path.with_name(f".{path.name}")
-    unfinished.write_text(json.dumps(_finite(content), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(unfinished, path)
-    return path
-
-
-def _finite(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {name: _finite(value) for name, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def score_rows(scores: dict[str, dict[str, float]]) -> list[dict[str, Any]]:

@@ -1,98 +1,56 @@
-"""From recipe files, a file of one's own and a command line to the settings of a run."""
+"""Settings of a run, from recipe files, a config file and a command line."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import resources
-from pathlib import Path
-from typing import Any, ClassVar
-
-import yaml
+from functools import partial
+from importlib import import_module, resources
+from typing import Any
 
 from ..config import BamConfig
-from ..tasks import get_task
+from ..fields import check_fields, describe, is_number, setting, type_name
+from ..tasks import TASKS, get_task
+from ..tasks import __name__ as tasks_package
 from ..tasks.base import Task
-from ..tasks.fields import check_field, check_fields
-from .options import checked_options
-from .recipe import Recipe, by_epochs_or_steps
+from .files import read_yaml
+from .recipe import Recipe, epochs_or_steps
 
 ATTENTIONS = ("bam", "plain")
 RECIPES = ("paper", "fast")
 Values = Mapping[str, Any]
 
 
-# Numbers are decimal. What else YAML 1.1 would take for a number, a truth value or a date (12:30:45, 1_000, 0x10, 007,
-# .inf, yes, 2020-01-01) is text.
-NULL = r"~|null|Null|NULL|"
-BOOL = r"true|True|TRUE|false|False|FALSE"
-INT = r"[-+]?(0|[1-9][0-9]*)"
-FLOAT = r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?"
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML with fewer surprises: plain numbers, 1e-4 among them, true and false; no name twice in a mapping."""
-
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
-
-    def compose_mapping_node(self, anchor: Any) -> Any:
-        node: Any = super().compose_mapping_node(anchor)
-        names = set()
-        for key, _ in node.value:
-            name = str(key.value)
-            if name in names:
-                raise yaml.constructor.ConstructorError(None, None, f"{name!r} is given twice", key.start_mark)
-            names.add(name)
-        return node
-
-
-class _Dumper(yaml.SafeDumper):
-    """YAML that quotes what either reader would take for a number."""
-
-
-for _tag, _pattern in {"null": NULL, "bool": BOOL, "int": INT, "float": FLOAT, "merge": "<<"}.items():
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), None)
-_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{FLOAT})$"), list("-+.0123456789"))
-
-
 @dataclass(frozen=True)
 class Job:
-    """One run: what is trained, on what and how."""
+    """One run: a model, a task and a recipe."""
 
     task_name: str
-    """Its name in `hf_bam.tasks.TASKS`."""
+    """Name of the task in `hf_bam.tasks.TASKS`."""
     model_name_or_path: str
-    """A name on the Hub or a folder; "scratch" for tasks that can make one of their own."""
+    """Pretrained model: a name on the Hub, a folder, `minilm` (a small BERT that comes as a package) or, for
+    translation, `scratch` (a new model)."""
     options: dict[str, Any] = field(default_factory=dict)
     """Fields of the task."""
-    attention: str = "bam"
-    """"bam", or "plain" for the model as it is, with the same recipe."""
+    attention: str = setting("bam", choices=ATTENTIONS)
+    """Bayesian attention (bam) or the attention of the model (plain)."""
     lora: bool = False
-    """Train adapters, the prior network and the head, and leave the rest as it is."""
-    seed: int = 0
-    """Of initial weights, order of the examples and noise."""
+    """Train LoRA adapters, the prior network and the head; the other weights stay fixed."""
+    seed: int = setting(0, least=0)
+    """Seed of new weights, data order and noise."""
     data_dir: str | None = None
-    """Folder of the data; None: they come from where the task says."""
-    limit: int | None = None
-    """Take this many rows of each set, to try something out; None: all."""
-    eval_limit: int | None = None
-    """Take this many rows of each evaluation and test set; None: as many as `limit` says."""
-    holdout: int | None = None
-    """Leave this many rows out of training, and let them choose the best checkpoint instead of the evaluation set."""
+    """Folder with the data files. none: the task downloads its data."""
+    limit: int | None = setting(None, least=1)
+    """Use this many rows of each set, for a quick trial. none: all rows."""
+    eval_limit: int | None = setting(None, least=1)
+    """Use this many rows of each evaluation and test set. none: the same as limit."""
+    holdout: int | None = setting(None, least=1)
+    """Hold this many rows out of training; they select the best checkpoint instead of the evaluation set."""
     recipe: Recipe = field(default_factory=Recipe)
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.attention not in ATTENTIONS:
-            raise ValueError(f"attention={self.attention!r} is not known; choose one of {', '.join(ATTENTIONS)}.")
-        for name in ("limit", "eval_limit", "holdout"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name}={value!r} is not valid; it must be a whole number, 1 or above.")
-        if self.seed < 0:
-            raise ValueError(f"seed={self.seed!r} is not valid; it must be a whole number, 0 or above.")
 
     def make_task(self) -> Task:
         return get_task(self.task_name, **self.options)
@@ -103,41 +61,37 @@ class Job:
         It has either max_steps or num_train_epochs.
         """
         values = {name: getattr(self, name) for name in JOB_FIELDS} | self.recipe.to_dict()
-        return {
-            name: value
-            for name, value in values.items()
-            if name != "num_train_epochs" or self.recipe.max_steps is None
-        }
+        if self.recipe.max_steps is not None:
+            del values["num_train_epochs"]
+        return values
 
 
-JOB_FIELDS = {item.name: item for item in dataclasses.fields(Job) if item.name != "recipe"}
+JOB_FIELDS = [item.name for item in dataclasses.fields(Job) if item.name != "recipe"]
 
 
 def resolve(*layers: Values) -> Job:
-    """The settings of a run; later layers override earlier ones, and the recipe set that they name is below all."""
+    """Return the settings of a run. Later layers override earlier ones, and all override the recipe that they name."""
     merged = merge(*layers)
     for name in ("task_name", "model_name_or_path"):
         if name not in merged:
             raise ValueError(f"{name} is not given; name it on the command line or in the config file.")
-    own = {name: merged[name] for name in JOB_FIELDS if name in merged}
-    for name, value in own.items():
-        check_field(JOB_FIELDS[name], value)
-    own["options"] = checked_options(own["task_name"], own.get("options", {}))
-    task, attention = own["task_name"], own.get("attention", Job.attention)
-    keys = f"attention-{attention}", task, f"{task}-{own['model_name_or_path']}", get_task(task, **own["options"]).name
-    recipe = merge(*recipe_layers(merged.get("recipe"), *keys), *layers)
-    rest = {name: value for name, value in recipe.items() if name not in (*JOB_FIELDS, "recipe")}
-    return Job(**own, recipe=Recipe.from_dict(rest))
+    job = Job(**{name: merged[name] for name in JOB_FIELDS if name in merged})
+    options = checked_options(job.task_name, job.options)
+    task = get_task(job.task_name, **options)
+    keys = f"attention-{job.attention}", job.task_name, f"{job.task_name}-{job.model_name_or_path}", task.name
+    merged = merge(*recipe_layers(merged.get("recipe"), *keys), *layers)
+    rest = {name: value for name, value in merged.items() if name not in (*JOB_FIELDS, "recipe")}
+    return dataclasses.replace(job, options=options, recipe=Recipe.from_dict(rest))
 
 
 def merge(*layers: Values) -> dict[str, Any]:
-    """One mapping of several; `num_train_epochs` takes the place of an earlier `max_steps`, and the other way round.
+    """Return one mapping of several, in which `num_train_epochs` and `max_steps` replace each other.
 
-    Those under `bam` and `options` are merged field by field; a preset begins anew.
+    `bam` and `options` are merged field by field; a preset replaces all earlier fields of `bam`.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
-        for name, value in by_epochs_or_steps(layer).items():
+        for name, value in epochs_or_steps(layer).items():
             if name in ("bam", "options"):
                 value = _mapping(name, value)
                 value = value if value.get("preset") else {**merged.get(name, {}), **value}
@@ -155,7 +109,7 @@ def _mapping(name: str, value: Any) -> dict[str, Any]:
 
 
 def recipe_layers(name: str | None, *keys: str) -> list[Values]:
-    """What a recipe set says of a run: its defaults, and the entries of these keys on top."""
+    """Return the defaults of a recipe file and, on top, its entries of these keys."""
     if name is None:
         return []
     if name not in RECIPES:
@@ -164,33 +118,41 @@ def recipe_layers(name: str | None, *keys: str) -> list[Values]:
     return [recipes[key] for key in ("default", *keys) if key in recipes]
 
 
-def read_yaml(path: Any) -> dict[str, Any]:
-    """A mapping from a file, or an error that says what is wrong with it."""
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} holds {content!r}; expected settings, one `name: value` a line.")
-    return content
+def task_class(name: str) -> type[Task]:
+    """Return the class of a task in the registry; its fields are the options of the task."""
+    if name not in TASKS:
+        raise ValueError(f"task_name={name!r} is not known; choose one of {', '.join(TASKS)}.")
+    factory: Any = TASKS[name]
+    if isinstance(factory, partial):
+        module, kind = factory.args
+        factory = getattr(import_module(f".{module}", tasks_package), kind)
+    return factory
 
 
-def parse_value(text: str) -> Any:
-    """A value from a command line: a plain number, true or false, none, or a list of these in brackets; else text."""
-    text = text.strip()
-    if text.startswith("[") and text.endswith("]"):
-        return [parse_value(part) for part in text[1:-1].split(",") if text[1:-1].strip()]
-    for pattern, kind in ((INT, int), (FLOAT, float)):
-        if re.fullmatch(pattern, text):
-            return kind(text)
-    return {"true": True, "false": False, "none": None, "null": None}.get(text.lower(), text)
+def task_fields(name: str) -> list[dataclasses.Field[Any]]:
+    """Return the options of a task: the fields that its entry in the registry leaves open."""
+    fixed = getattr(TASKS.get(name), "keywords", {})
+    return [item for item in dataclasses.fields(task_class(name)) if item.name not in fixed]  # type: ignore[arg-type]
 
 
-def write_yaml(path: Path, job: Job) -> None:
-    """Writes the settings as a whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}")
-    unfinished.write_text(yaml.dump(job.to_dict(), Dumper=_Dumper, sort_keys=False), encoding="utf-8")
-    unfinished.replace(path)
+def checked_options(name: str, options: Values) -> dict[str, Any]:
+    """Return the options of a task, with numbers as text where the task takes text.
+
+    An option that the task does not have, or one that it requires and does not get, is an error.
+    """
+    fields = {item.name: item for item in task_fields(name)}
+    for option in options:
+        if option not in fields:
+            raise ValueError(f"{option!r} is not an option of {name}; it has {', '.join(fields) or 'none'}.")
+    for option, item in fields.items():
+        optional = (item.default, item.default_factory) != (dataclasses.MISSING, dataclasses.MISSING)
+        if option not in options and not optional:
+            raise ValueError(f"The task {name} needs {option}: {describe(task_class(name)).get(option, '')}")
+    return {
+        option: str(value) if is_number(value) and is_text(fields[option]) else value
+        for option, value in options.items()
+    }
+
+
+def is_text(item: dataclasses.Field[Any]) -> bool:
+    return type_name(item) in ("str", "str | None")

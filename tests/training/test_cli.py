@@ -98,7 +98,7 @@ def test_usual_models():
         (["glue"], "--task_name is not given; choose some of cola"),
         (
             ["glue", "--task", "rte", "--lr", "-1"],
-            "Recipe.learning_rate=-1 is not valid; it must be a number, above 0.",
+            "Recipe.learning_rate=-1 is not valid; it must be a number above 0.",
         ),
         (["glue", "--task", "rte", "--k", "0"], "BamConfig.k=0 is not valid"),
         (["glue", "--task", "rte", "--config", "nowhere.yaml"], "nowhere.yaml cannot be read"),
@@ -118,7 +118,7 @@ def test_usual_models():
         (["sentiment", "--resume", "--overwrite_output_dir"], "exclude each other"),
         (["glue", "--task", "rte", "rte"], "seed-0 would hold two runs"),
         (["glue", "--task", "rte", "--text_column", "a"], "--text_column is not an option of rte"),
-        (["sentiment", "--hub_model_id", "me/it"], "--hub_model_id me/it is of use with --push_to_hub only"),
+        (["sentiment", "--hub_model_id", "me/it"], "--hub_model_id me/it has no effect without --push_to_hub"),
         (["sentiment", "--seeds", "0", "1", "--push_to_hub"], "one repository for 2 runs"),
     ],
 )
@@ -174,4 +174,4 @@ def test_scripts(name, monkeypatch, capsys):
     with pytest.raises(SystemExit) as stop:
         runpy.run_path(str(path), run_name="__main__")
     assert stop.value.code == 2
-    assert capsys.readouterr().err == "error: Recipe.learning_rate=0 is not valid; it must be a number, above 0.\n"
+    assert capsys.readouterr().err == "error: Recipe.learning_rate=0 is not valid; it must be a number above 0.\n"

@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 
 from hf_bam.training import run, run_all
 from hf_bam.training.arguments import parse
+from hf_bam.training.files import read_yaml, write_yaml
 from hf_bam.training.lock import locked
-from hf_bam.training.settings import read_yaml, write_yaml
 
 from .conftest import FOUR_STEPS
 
@@ -128,7 +128,7 @@ def test_a_config_that_was_cut(start, kill, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("pathlib.Path.replace", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            write_yaml(start.folder / "config.yaml", job)
+            write_yaml(start.folder / "config.yaml", job.to_dict())
     assert (start.folder / "config.yaml").read_text() == before
 
 

@@ -9,16 +9,16 @@ from hf_bam.training import Recipe
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("learning_rate", 0, "a number, above 0"),
-        ("learning_rate", "fast", "a number, above 0"),
+        ("learning_rate", 0, "it must be a number above 0"),
+        ("learning_rate", "fast", "it must be a number above 0"),
         ("learning_rate", float("nan"), "a number"),
         ("batch_size", 2.5, "a whole number, 1 or above"),
         ("batch_size", True, "a whole number"),
-        ("max_steps", 0, "a whole number, 1 or above, or none"),
-        ("dropout", 1.5, "0 or above, 1 at most, or none"),
+        ("max_steps", 0, "a whole number, 1 or above or none"),
+        ("dropout", 1.5, "a number, 0 or above, 1 at most or none"),
         ("num_train_epochs", None, "above 0"),
         ("precision", "fp8", "'fp32', 'bf16', 'fp16'"),
-        ("group_by_length", "yes", "True or False"),
+        ("group_by_length", "yes", "true or false"),
         ("bam", 3, "a BamConfig or a mapping"),
     ],
 )

@@ -12,7 +12,7 @@ from transformers import AutoModelForSequenceClassification
 
 import hf_bam
 from hf_bam.cli import main
-from hf_bam.training.settings import read_yaml
+from hf_bam.training.files import read_yaml
 
 SHORT = ["--recipe", "fast", "--lr", "1e-2", "--batch_size", "8", "--epochs", "4"]
 NO_DOUBT = ["--samples", "0"]  # and so no report, which takes the most time

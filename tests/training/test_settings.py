@@ -4,11 +4,12 @@ import pytest
 import yaml
 
 from hf_bam import BamConfig
+from hf_bam.fields import check_fields
 from hf_bam.presets import TABLE_9
 from hf_bam.tasks import TASKS, get_task
-from hf_bam.tasks.fields import check_fields
 from hf_bam.training import resolve
-from hf_bam.training.settings import RECIPES, merge, parse_value, read_yaml, recipe_layers, write_yaml
+from hf_bam.training.files import parse_value, read_yaml, write_yaml
+from hf_bam.training.settings import RECIPES, merge, recipe_layers
 
 BASE = {"task_name": "mrpc", "model_name_or_path": "some/model"}
 
@@ -109,7 +110,7 @@ def test_what_is_written_can_be_fed_back(tmp_path):
         "limit": 9,
     }
     job = resolve(layers, {"bam": {"layers": [0, 1]}, "lora": True})
-    write_yaml(tmp_path / "config.yaml", job)
+    write_yaml(tmp_path / "config.yaml", job.to_dict())
     assert resolve(read_yaml(tmp_path / "config.yaml")) == job
     assert (
         resolve(
@@ -124,7 +125,7 @@ def test_what_is_written_can_be_fed_back(tmp_path):
     [
         ({"task_name": "mrcp"}, "task_name='mrcp' is not known; choose one of cola"),
         ({"recipe": "slow"}, "recipe='slow' is not known; choose one of paper, fast"),
-        ({"attention": "hard"}, "attention='hard' is not known; choose one of bam, plain"),
+        ({"attention": "hard"}, "Job.attention='hard' is not valid; it must be one of 'bam', 'plain'"),
         ({"limit": 0}, "limit=0 is not valid"),
         ({"seed": -1}, "seed=-1 is not valid"),
         ({"options": {"version": "2.0"}}, "'version' is not an option of mrpc; it has none"),
@@ -136,18 +137,18 @@ def test_what_is_written_can_be_fed_back(tmp_path):
         ({"seed": "0"}, "seed='0' is not valid; it must be a whole number"),
         ({"seed": 1.0}, "seed=1.0 is not valid; it must be a whole number"),
         ({"seed": True}, "seed=True is not valid; it must be a whole number"),
-        ({"limit": "1_000"}, "limit='1_000' is not valid; it must be a whole number or none"),
+        ({"limit": "1_000"}, "Job.limit='1_000' is not valid; it must be a whole number, 1 or above or none"),
         ({"eval_limit": -3}, "eval_limit=-3 is not valid"),
         ({"holdout": 2.5}, "holdout=2.5 is not valid"),
         ({"model_name_or_path": 5}, "model_name_or_path=5 is not valid; it must be text"),
         ({"model_name_or_path": None}, "model_name_or_path=None is not valid; it must be text"),
         ({"task_name": ["mrpc"]}, r"task_name=\['mrpc'\] is not valid; it must be text"),
         ({"data_dir": 2020}, "data_dir=2020 is not valid; it must be text .* or none"),
-        ({"attention": False}, "attention=False is not valid; it must be text"),
+        ({"attention": False}, "attention=False is not valid; it must be one of 'bam', 'plain'"),
         ({"options": "none"}, "options='none' is not valid; it must be a mapping"),
         ({"bam": "weibull"}, "bam='weibull' is not valid; it must be a mapping"),
         ({"recipe": ["fast"]}, r"recipe=\['fast'\] is not known"),
-        ({"freeze_embeddings": "no"}, "Recipe.freeze_embeddings='no' is not valid; it must be True or False"),
+        ({"freeze_embeddings": "no"}, "Recipe.freeze_embeddings='no' is not valid; it must be true or false"),
         ({"max_length": "12:30:45"}, "Recipe.max_length='12:30:45' is not valid; it must be a whole number"),
         (
             {"num_train_epochs": 2, "max_steps": 5},
@@ -217,7 +218,7 @@ def test_epochs_or_steps_whichever_is_said_last(layers, epochs, steps):
 def test_epochs_or_steps_when_fed_back(tmp_path):
     for given in ({"num_train_epochs": 2}, {"max_steps": 9}):
         job = resolve({**BASE, "recipe": "paper"}, given)
-        write_yaml(tmp_path / "config.yaml", job)
+        write_yaml(tmp_path / "config.yaml", job.to_dict())
         assert resolve({"recipe": "paper"}, read_yaml(tmp_path / "config.yaml")) == job
         assert {"num_train_epochs", "max_steps"} & {
             k for k, v in read_yaml(tmp_path / "config.yaml").items() if v
@@ -272,7 +273,7 @@ def test_a_command_line_is_no_yaml(text):
 @pytest.mark.parametrize("text", [*TEXTS, "1e-4", "5", "true", "null", ".5", "2.0", "none"])
 def test_text_comes_back_as_text(text, tmp_path):
     job = resolve({"task_name": "translation", "model_name_or_path": text, "options": {"prefix": text}})
-    write_yaml(tmp_path / "config.yaml", job)
+    write_yaml(tmp_path / "config.yaml", job.to_dict())
     assert resolve(read_yaml(tmp_path / "config.yaml")) == job
     strict = yaml.safe_load((tmp_path / "config.yaml").read_text())  # any reader sees the same
     assert (strict["model_name_or_path"], strict["options"]["prefix"]) == (text, text)

@@ -1,0 +1,93 @@
+"""YAML and JSON files of settings and results, written as a whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+# Numbers are decimal. Other forms that YAML 1.1 reads as a number, a boolean or a date (12:30:45, 1_000, 0x10, 007,
+# .inf, yes, 2020-01-01) are text.
+NULL = r"~|null|Null|NULL|"
+BOOL = r"true|True|TRUE|false|False|FALSE"
+INT = r"[-+]?(0|[1-9][0-9]*)"
+FLOAT = r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML reader with decimal numbers, 1e-4 among them, true and false; a name twice in a mapping is an error."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node: Any = super().compose_mapping_node(anchor)
+        names = set()
+        for key, _ in node.value:
+            name = str(key.value)
+            if name in names:
+                raise yaml.constructor.ConstructorError(None, None, f"{name!r} is given twice", key.start_mark)
+            names.add(name)
+        return node
+
+
+class _Dumper(yaml.SafeDumper):
+    """YAML writer that quotes text which this reader or another one would take for a number."""
+
+
+for _tag, _pattern in {"null": NULL, "bool": BOOL, "int": INT, "float": FLOAT, "merge": "<<"}.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), None)
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{FLOAT})$"), list("-+.0123456789"))
+
+
+def read_yaml(path: Any) -> dict[str, Any]:
+    """Return the mapping in a file, or raise an error that names the file and the problem."""
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} holds {content!r}; expected settings, one `name: value` per line.")
+    return content
+
+
+def parse_value(text: str) -> Any:
+    """Return a value of a command line: a decimal number, true, false, none, a list of these in brackets, or text."""
+    text = text.strip()
+    if text.startswith("[") and text.endswith("]"):
+        return [parse_value(part) for part in text[1:-1].split(",") if text[1:-1].strip()]
+    for pattern, kind in ((INT, int), (FLOAT, float)):
+        if re.fullmatch(pattern, text):
+            return kind(text)
+    return {"true": True, "false": False, "none": None, "null": None}.get(text.lower(), text)
+
+
+def write_yaml(path: Path, content: dict[str, Any]) -> Path:
+    """Write a mapping in its order."""
+    return _write(path, yaml.dump(content, Dumper=_Dumper, sort_keys=False))
+
+
+def write_json(path: Path, content: Any) -> Path:
+    """Write a file that any JSON reader takes: numbers that are not finite become null."""
+    return _write(path, json.dumps(_finite(content), indent=1, allow_nan=False) + "\n")
+
+
+def _write(path: Path, text: str) -> Path:
+    """Write to a hidden file and rename it, so that a reader never finds half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}")
+    unfinished.write_text(text, encoding="utf-8")
+    return unfinished.replace(path)
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
