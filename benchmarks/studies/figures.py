@@ -4,8 +4,8 @@ from matplotlib.figure import Figure
 
 from hf_bam.evaluation.plots.style import BLACK, GREY, PALETTE, styled, tidy
 
+from .headlines import HEADLINES
 from .paired import differences
-from .tables import HEADLINE
 
 METHODS = {
     "plain + temperature": "plain + temperature",
@@ -23,21 +23,6 @@ MEASURES = {
     "nll": "NLL (lower is better)",
     "ece": "ECE (lower is better)",
 }
-CONFIGURATIONS = {"BAM-WC": "BAM", "no KL": "BAM without KL"}
-TASKS = {
-    "cola": "CoLA, Matthews",
-    "sst-2": "SST-2, accuracy",
-    "sentiment": "VADER reviews, accuracy",
-    "mrpc": "MRPC, F1",
-    "rte": "RTE, accuracy",
-    "sts-b": "STS-B, Pearson",
-    "squad": "SQuAD 1.1, F1",
-    "translation": "Multi30k en-de, BLEU (with dropout)",
-}
-PERCENT = ("squad", "translation")
-"""Tasks whose scores are in percent."""
-REPLACED = {"translation": {"BAM-WC": "BAM-WC and dropout"}}
-"""Configurations that stand for another one on a task."""
 
 
 def uncertainty(rows):
@@ -53,7 +38,7 @@ def uncertainty(rows):
                 found = differences(own, measure)
                 points = [(found[name][0], place - 0.2) for place, name in enumerate(names) if name in found]
                 style = {"linestyle": "none", "marker": "o", "markersize": 4.5, "color": color}
-                axes.plot(*zip(*points, strict=True), label=TASKS[task].split(",")[0], **style)
+                axes.plot(*zip(*points, strict=True), label=HEADLINES[task].title.split(",")[0], **style)
             found = differences(rows, measure)
             known = [name for name in names if name in found]
             means, halves = zip(*(found[name][:2] for name in known), strict=True)
@@ -70,34 +55,31 @@ def uncertainty(rows):
 
 
 def scores(rows):
-    """Return differences of the task scores to plain with the same seed, in percentage points, with intervals."""
+    """Return differences of the main scores to plain with the same seed, in percentage points, with intervals."""
     with styled():
         figure = Figure(figsize=(8.5, 4.2), layout="constrained")
         axes = figure.subplots()
-        for number, (configuration, label) in enumerate(CONFIGURATIONS.items()):
-            points = [
-                (place + 0.24 * (number - 0.5), *scaled(task, found))
-                for place, task in enumerate(TASKS)
-                if (found := gain(rows, task, configuration)) is not None
-            ]
-            places, means, halves = zip(*points, strict=True)
+        for number, (label, by_task) in enumerate(score_differences(rows).items()):
+            places = [list(HEADLINES).index(task) + 0.24 * (number - 0.5) for task in by_task]
+            means, halves = zip(*by_task.values(), strict=True)
             style = {"fmt": "os"[number], "color": PALETTE[number], "markersize": 6, "elinewidth": 1.6, "capsize": 3}
             axes.errorbar(means, places, xerr=halves, label=label, **style)
         axes.axvline(0, color=GREY, linewidth=1)
         axes.set(xlabel="difference to plain, points", title="Scores of mean attention, with 95 % intervals")
-        axes.set_yticks(range(len(TASKS)), TASKS.values())
-        axes.set_ylim(len(TASKS) - 0.5, -0.5)
+        axes.set_yticks(range(len(HEADLINES)), [headline.title for headline in HEADLINES.values()])
+        axes.set_ylim(len(HEADLINES) - 0.5, -0.5)
         tidy(axes)
         axes.legend(loc="lower right")
     return figure
 
 
-def gain(rows, task, configuration):
-    name, metric, _ = HEADLINE[task]
-    own = rows[(rows["task"] == task) & (rows["set"] == name) & (rows["metric"] == metric)]
-    return differences(own, "value").get(REPLACED.get(task, {}).get(configuration, configuration))
-
-
-def scaled(task, found):
-    factor = 1 if task in PERCENT else 100
-    return factor * found[0], factor * found[1]
+def score_differences(rows):
+    """Return paired differences and half of their intervals, by label and task."""
+    found = {"BAM": {}, "BAM without KL": {}}
+    for task, headline in HEADLINES.items():
+        known = differences(headline.select(rows, task), "value")
+        for label, configuration in zip(found, (headline.bam, "no KL"), strict=True):
+            if configuration in known:
+                mean, half, _ = known[configuration]
+                found[label][task] = headline.factor * mean, headline.factor * half
+    return found

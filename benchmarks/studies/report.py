@@ -32,7 +32,7 @@ def pages():
         "costs": tables.cost_table(rows),
     }
     return {
-        "results.md": {"headline": tables.headline_table(scores, records)},
+        "results.md": {"headline": tables.headline_table(records, scores)},
         "results-tables.md": details,
         "howto/settings.md": {"prior": tables.prior_table(read("prior")["rows"])},
     }

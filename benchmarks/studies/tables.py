@@ -4,6 +4,7 @@ import pandas as pd
 
 from hf_bam.evaluation.tables import as_markdown
 
+from .headlines import HEADLINES
 from .paired import ENOUGH_SEEDS, PAIRS, differences
 
 TOKENS = ("token_nll", "token_ece", "token_error_auroc")
@@ -29,6 +30,7 @@ PAIRED_OTHERS = ("score", "crps", "coverage_90", "error_spearman", "ece", "error
 PAIRED_BY_TASK = ("score", "nll", "error_auroc")
 RANKED = ("score", "nll", "ece", "brier", "error_auroc", "aurc")
 GREATER_IS_BETTER = ("score", "error_auroc")
+DEFAULT_PRIOR = "default (`beta=100.0`)"
 TRAINED = ("mean", "samples", "samples and dropout")
 KL_WEIGHTS, SHAPES = (0, 0.0001, 0.001, 0.01, 1), (20, 5, 1)
 
@@ -245,57 +247,34 @@ def spread_table(rows):
 
 def prior_table(rows):
     """Return entropy of the prior and its mass on the marked key, by settings: mean and range over seeds."""
-    return as_markdown(
-        [
-            {
-                "settings": ", ".join(f"`{name}={value!r}`" for name, value in row["settings"].items())
-                or "default (`beta=100.0`)"
-            }
-            | {title: mean_range([run[name] for run in row["runs"]]) for name, title in PRIOR.items()}
-            for row in rows
-        ]
-    )
-
-
-PRIOR = {"entropy": "entropy", "mass": "mass on the marked key"}
+    lines = []
+    for row in rows:
+        settings = ", ".join(f"`{name}={value!r}`" for name, value in row["settings"].items())
+        entropy, mass = (mean_range([run[name] for run in row["runs"]]) for name in ("entropy", "mass"))
+        lines.append({"settings": settings or DEFAULT_PRIOR, "entropy": entropy, "mass on the marked key": mass})
+    return as_markdown(lines)
 
 
 def mean_range(values):
     return f"{sum(values) / len(values):.3f} ({min(values):.3f} to {max(values):.3f})"
 
 
-def headline_table(scores, records):
-    """Return the score of plain and Bayesian attention on every task, with the cost of a run."""
+def headline_table(records, scores):
+    """Return the main score of plain attention and of BAM-WC on every task, with the length of the training."""
     lines = []
-    for task, (name, metric, configurations) in HEADLINE.items():
-        own = scores[(scores["task"] == task) & (scores["set"] == name) & (scores["metric"] == metric)]
-        found = [r for r in records if r["task"] == task and r["configuration"] in configurations]
-        seconds = pd.Series([r["training_seconds"] for r in found]).median()
-        columns = {}
-        for title, configuration in zip(("plain", "BAM-WC"), configurations, strict=True):
-            columns[title] = mean_std(own.loc[own["method"] == configuration, "value"])
+    for task, headline in HEADLINES.items():
+        own = headline.select(scores, task)
+        runs = [r for r in records if r["task"] == task and r["configuration"] in ("plain", headline.bam)]
+        minutes = pd.Series([run["training_seconds"] / 60 for run in runs]).median()
+        plain, bam = (own[own["method"] == name] for name in ("plain", headline.bam))
         lines.append(
             {
-                "task": task,
-                "metric": f"{metric}, {name}",
-                "steps": found[0]["steps"],
-                "minutes": f"{seconds / 60:.0f}",
-                "seeds": own.loc[own["method"] == configurations[0], "seed"].nunique(),
-                **columns,
+                "task": headline.title,
+                "steps": runs[0]["steps"],
+                "minutes": f"{minutes:.0f}",
+                "seeds": plain["seed"].nunique(),
+                "plain": mean_std(plain["value"]),
+                "BAM-WC": mean_std(bam["value"]),
             }
         )
-    return as_markdown(lines, text_columns=2)
-
-
-MAIN, WITH_DROPOUT = ("plain", "BAM-WC"), ("plain", "BAM-WC and dropout")
-HEADLINE = {
-    "cola": ("dev", "matthews", MAIN),
-    "sst-2": ("dev", "accuracy", MAIN),
-    "sentiment": ("test", "accuracy", MAIN),
-    "mrpc": ("dev", "f1", MAIN),
-    "rte": ("dev", "accuracy", MAIN),
-    "sts-b": ("dev", "pearson", MAIN),
-    "squad": ("dev", "f1", MAIN),
-    "translation": ("test_2016_flickr", "bleu", WITH_DROPOUT),
-}
-"""Set and metric that the documentation shows of each task, and the two configurations."""
+    return as_markdown(lines)
