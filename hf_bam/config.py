@@ -1,104 +1,75 @@
-"""The settings of a Bayesian attention model."""
+"""Settings of a Bayesian attention model."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
-from .families import FAMILIES
+from .families import FAMILIES, Family
+from .families.presets import PRESETS
+from .fields import check_fields, is_number, setting
 from .objective import SCHEDULES, Reduction
-from .presets import PRESETS
-from .priors import PRIORS
 
-CHOICES: dict[str, tuple[str, ...]] = {
-    "family": tuple(FAMILIES),
-    "prior": tuple(PRIORS),
-    "prior_shape": ("beta*psi", "psi"),
-    "noise": ("entry", "key", "token"),
-    "attention": ("both", "self", "cross"),
-    "kl_reduction": get_args(Reduction),
-    "annealing": tuple(SCHEDULES),
-}
-Settings = TypeVar("Settings")
-POSITIVE = ("k", "sigma", "beta", "sigma_prior", "annealing_rate")
+REDUCTIONS = get_args(Reduction)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class BamConfig:
-    """How attention is made stochastic and what its KL term looks like.
+    """Family of stochastic attention with its settings, the layers that it is put into, and the weight of its KL.
 
-    Frozen and checked: a wrong value raises a `ValueError` that names the field, the value and the choices.
+    The call is flat, `BamConfig(family="weibull", k=2.0, kl_weight=1e-3)`, and so are attributes (`config.k`) and
+    `to_dict`; the settings of a family are the fields of its own dataclass, `config.settings`. A wrong value raises a
+    `ValueError` that names the field, the value and the choices; so does a setting that the family does not have.
     """
 
-    family: str = "weibull"
-    """Law of the unnormalised weights: `"weibull"` or `"lognormal"`."""
-    k: float = 1.0
-    """Weibull shape. The log weights have a standard deviation of 1.2825/k; from 5 on draws hardly differ."""
-    sigma: float = 1.28
-    """Standard deviation of the Lognormal's log weights; the default is as wide as `k=1`."""
-    noise: str = "entry"
-    """`"entry"`: independent noise for every query and key, as in the paper; `"key"`: one draw per key and head,
-    shared by all queries; `"token"`: one per key, shared by all queries and heads of a layer."""
-    prior: str = "contextual"
-    """`"contextual"`: a small network of the keys; `"fixed"`: uniform over the keys; `"none"`: no KL."""
-    d_mid: int = 5
-    """Width of the contextual prior's hidden layer."""
-    beta: float = 100.0
-    """Rate of the Gamma prior (Weibull): large values hold the weights closer to the prior."""
-    prior_shape: str = "beta*psi"
-    """Shape of the Gamma prior: `"beta*psi"` makes the prior mean Psi; `"psi"` is the paper's."""
-    alpha: float | None = None
-    """A constant Gamma shape for `prior="fixed"`. None: uniform prior attention, by `prior_shape`."""
-    sigma_prior: float = 1.0
-    """Standard deviation of the Lognormal prior's log weights."""
-    kl_weight: float = 1e-4
+    family: str = setting("weibull", choices=FAMILIES)
+    """Distribution of the unnormalised weights: `"weibull"` or `"lognormal"`."""
+    kl_weight: float = setting(1e-4, least=0)
     """Weight of the KL in the loss, once annealing is over. The KL pulls the attention towards the prior in proportion
     to `kl_weight * beta`."""
-    kl_reduction: Reduction = "mean"
+    kl_reduction: Reduction = setting("mean", choices=REDUCTIONS)
     """`"mean"`: over an example's heads, queries and keys and over the layers; `"sum"`: the literal ELBO. Both are
     then averaged over the examples of a batch. Padding never counts."""
-    annealing: str = "constant"
-    """How the weight grows with the optimizer step t: `"constant"`, `"sigmoid"` (of rate*t, from one half, as in the
+    annealing: str = setting("constant", choices=SCHEDULES)
+    """Growth of the weight with the optimizer step t: `"constant"`, `"sigmoid"` (of rate*t, from one half, as in the
     paper's Algorithm 1), `"linear"` (rate*t up to 1) or `"cyclic"` (period 1/rate, rising in its first half)."""
-    annealing_rate: float = 1e-3
-    """The rate of the annealing, per optimizer step."""
+    annealing_rate: float = setting(1e-3, above=0)
+    """Rate of the annealing, per optimizer step."""
     layers: str | int | tuple[int, ...] = "all"
-    """Which layers of each stack: `"all"`, a number N for the last N, or a list of indices (negative ones count from
-    the end)."""
-    attention: str = "both"
-    """Which attention: `"self"`, `"cross"` or `"both"`."""
+    """Layers of each stack: `"all"`, a number N for the last N, or a list of indices (negative ones count from the
+    end)."""
+    attention: str = setting("both", choices=("both", "self", "cross"))
+    """Attention to make stochastic: `"self"`, `"cross"` or `"both"`."""
+    settings: Family = dataclasses.field(init=False)
 
-    def __post_init__(self) -> None:
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise _error(name, getattr(self, name), "one of " + ", ".join(map(repr, choices)))
-        for name in POSITIVE:
-            object.__setattr__(self, name, _number(name, getattr(self, name)))
-        object.__setattr__(self, "kl_weight", _number("kl_weight", self.kl_weight, zero=True))
-        if not _is_int(self.d_mid) or self.d_mid < 1:
-            raise _error("d_mid", self.d_mid, "a whole number, 1 or above")
+    def __init__(self, family: str = "weibull", **values: Any) -> None:
+        own = {item.name: item for item in dataclasses.fields(self) if item.name != "settings"}
+        for name, item in own.items():
+            object.__setattr__(self, name, values.pop(name, item.default) if name != "family" else family)
         object.__setattr__(self, "layers", _layers(self.layers))
-        self._check_alpha()
+        check_fields(self)
+        cls = FAMILIES[self.family]
+        names = setting_names(self.family)
+        for name in values:
+            if name not in names:
+                raise ValueError(
+                    f"BamConfig has no {name!r} with family={self.family!r}; the settings of this family are "
+                    f"{', '.join(names)}, and those of all families {', '.join(own)}."
+                )
+        object.__setattr__(self, "settings", cls(**values))
 
-    def _check_alpha(self) -> None:
-        if self.alpha is None:
-            return
-        object.__setattr__(self, "alpha", _number("alpha", self.alpha))
-        if (self.family, self.prior) != ("weibull", "fixed"):
-            raise _error(
-                "alpha",
-                self.alpha,
-                f"None with family={self.family!r} and prior={self.prior!r}: it is the Gamma shape of "
-                "family='weibull' with prior='fixed'",
-            )
+    def __getattr__(self, name: str) -> Any:
+        settings = self.__dict__.get("settings")
+        if settings is None or not hasattr(settings, name):
+            raise AttributeError(f"{type(self).__name__} with family={self.__dict__.get('family')!r} has no {name!r}")
+        return getattr(settings, name)
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> BamConfig:
-        """Settings by name, with changes.
+        """Return settings by name, with changes.
 
         `"BAM-WC"`, `"BAM-WF"`, `"BAM-LC"`, `"BAM-LF"`, `"BAM-NOKL"` are the paper's variants with our defaults;
         `"cola"`, `"sts-b"`, `"sst-2"`, `"mnli"`, `"qnli"`, `"qqp"`, `"rte"`, `"mrpc"`, `"squad-1.1"` and
@@ -106,22 +77,27 @@ class BamConfig:
         """
         if str(name).lower() not in PRESETS:
             raise ValueError(f"preset={name!r} is not known; choose one of {', '.join(PRESETS)}.")
-        return cls(**{**PRESETS[name.lower()], **changes})
+        return cls(**PRESETS[name.lower()]).replace(**changes)
 
     def replace(self, **changes: Any) -> BamConfig:
-        """A copy with some fields changed."""
-        return self.from_dict({**self.to_dict(), **changes})
+        """Return a copy with some fields changed; another family takes over the settings that both have."""
+        return BamConfig(**{**for_family(changes.get("family", self.family), self.to_dict()), **changes})
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values that JSON can hold."""
-        values = dataclasses.asdict(self)
+        """Return the common fields and those of the family as plain values that JSON can store."""
+        values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self) if item.name != "settings"}
         values["layers"] = list(self.layers) if isinstance(self.layers, tuple) else self.layers
-        return values
+        return {**values, **dataclasses.asdict(self.settings)}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> BamConfig:
-        """The inverse of `to_dict`; fields that are left out get their defaults, unknown ones are an error."""
-        return from_fields(cls, values)
+    def from_dict(cls, values: Mapping[str, Any]) -> BamConfig:
+        """Return the settings of `to_dict`; fields that are left out get their defaults, unknown ones are an error."""
+        return cls(**values)
+
+    @classmethod
+    def from_saved(cls, values: Mapping[str, Any]) -> BamConfig:
+        """Return settings from a file; earlier versions stored those of both families, whichever was chosen."""
+        return cls(**for_family(values.get("family", "weibull"), values))
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2)
@@ -131,28 +107,27 @@ class BamConfig:
         return cls.from_dict(json.loads(text))
 
 
-def from_fields(cls: type[Settings], values: Mapping[str, Any]) -> Settings:
-    """Settings, a dataclass, from its fields; those left out get their defaults, unknown ones are an error."""
-    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    for name in values:
-        if name not in names:
-            raise ValueError(f"{name!r} is not a field of {cls.__name__}; the fields are {', '.join(names)}.")
-    return cls(**values)
+def setting_names(family: str) -> list[str]:
+    """Return the names of a family's own settings."""
+    return [item.name for item in dataclasses.fields(FAMILIES[family])]
 
 
-def _error(name: str, value: Any, wanted: str) -> ValueError:
-    return ValueError(f"BamConfig.{name}={value!r} is not valid; it must be {wanted}.")
+def for_family(family: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values without the settings that only other families have; unknown names are kept."""
+    if family not in FAMILIES:
+        return dict(values)
+    others = {name for other in FAMILIES for name in setting_names(other)} - {*setting_names(family)}
+    return {name: value for name, value in values.items() if name not in others}
 
 
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _number(name: str, value: Any, zero: bool = False) -> float:
-    is_number = (_is_int(value) or isinstance(value, float)) and math.isfinite(value)
-    if not is_number or value < 0 or (value == 0 and not zero):
-        raise _error(name, value, "a finite number, 0 or above" if zero else "a finite number above 0")
-    return float(value)
+def option_fields() -> dict[str, tuple[type, dataclasses.Field[Any]]]:
+    """Return every setting by name, with its dataclass: common fields first, then those of the families."""
+    own = {item.name: (BamConfig, item) for item in dataclasses.fields(BamConfig) if item.name != "settings"}
+    found: dict[str, tuple[type, dataclasses.Field[Any]]] = {**own}
+    for cls in FAMILIES.values():
+        for item in dataclasses.fields(cls):
+            found.setdefault(item.name, (cls, item))
+    return found
 
 
 def _layers(value: Any) -> str | int | tuple[int, ...]:
@@ -160,4 +135,11 @@ def _layers(value: Any) -> str | int | tuple[int, ...]:
         return value
     if isinstance(value, (list, tuple)) and value and all(map(_is_int, value)):
         return tuple(value)
-    raise _error("layers", value, "'all', a whole number N above 0 (the last N layers) or a list of layer indices")
+    raise ValueError(
+        f"BamConfig.layers={value!r} is not valid; it must be 'all', a whole number N above 0 (the last N layers) or "
+        "a list of layer indices."
+    )
+
+
+def _is_int(value: Any) -> bool:
+    return is_number(value) and isinstance(value, int)

@@ -12,7 +12,7 @@ import inspect
 import math
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -52,13 +52,14 @@ class Range:
         return "".join(parts)
 
 
-def setting(default: Any = dataclasses.MISSING, *, choices: Sequence[str] = (), **limits: float) -> Any:
+def setting(default: Any = dataclasses.MISSING, *, choices: Collection[str] = (), **limits: float) -> Any:
     """Return a dataclass field with a range or with choices.
 
     Args:
+        choices: names, or a registry that may grow.
         limits: `above`, `least`, `most` and `below`, the bounds of a number.
     """
-    metadata: dict[str, Any] = {CHOICES: tuple(choices)} if choices else {}
+    metadata: dict[str, Any] = {CHOICES: choices} if choices else {}
     return dataclasses.field(default=default, metadata=metadata | ({RANGE: Range(**limits)} if limits else {}))
 
 
@@ -79,7 +80,7 @@ def check_fields(settings: Any, owner: str | None = None) -> None:
     Args:
         owner: name of the settings in the error; that of their class by default.
     """
-    for item in dataclasses.fields(settings):
+    for item in (item for item in dataclasses.fields(settings) if item.init):
         value = checked(item, getattr(settings, item.name), owner or type(settings).__name__)
         object.__setattr__(settings, item.name, value)
 
@@ -97,7 +98,7 @@ def checked(item: dataclasses.Field[Any], value: Any, owner: str = "") -> Any:
 
 def _fits(item: dataclasses.Field[Any], value: Any, types: list[str]) -> bool:
     if CHOICES in item.metadata:
-        return value in item.metadata[CHOICES]
+        return any(value == choice for choice in item.metadata[CHOICES])
     kinds = [KINDS[name] for name in types if name in KINDS]
     if len(kinds) == len(types) and not any(test(value) for test, _ in kinds):
         return False

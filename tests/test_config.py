@@ -1,15 +1,21 @@
+import copy
 import dataclasses
 import json
+import pickle
 
 import pytest
 
 from hf_bam import BamConfig
+from hf_bam.config import option_fields
+from hf_bam.families import FAMILIES
+from hf_bam.fields import describe
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "choices"),
     [
         ("family", "gauss", "'weibull', 'lognormal'"),
+        ("family", ["weibull"], "'weibull', 'lognormal'"),
         ("prior", None, "'contextual', 'fixed', 'none'"),
         ("noise", "row", "'entry', 'key'"),
         ("prior_shape", "beta", "'beta*psi', 'psi'"),
@@ -20,9 +26,7 @@ from hf_bam import BamConfig
         ("k", float("nan"), "above 0"),
         ("k", "5", "above 0"),
         ("k", True, "above 0"),
-        ("sigma", -1.0, "above 0"),
         ("beta", float("inf"), "above 0"),
-        ("sigma_prior", 0.0, "above 0"),
         ("annealing_rate", 0.0, "above 0"),
         ("kl_weight", -0.1, "0 or above"),
         ("d_mid", 2.5, "1 or above"),
@@ -34,11 +38,17 @@ from hf_bam import BamConfig
         ("alpha", 1.0, "family='weibull' with prior='fixed'"),
     ],
 )
-def test_a_wrong_value_is_named_with_the_choices(field, value, said):
+def test_a_wrong_value_is_named_with_the_choices(field, value, choices):
     with pytest.raises(ValueError, match=f"BamConfig.{field}=") as error:
         BamConfig(**{field: value})
     assert repr(value) in str(error.value)
-    assert said in str(error.value)
+    assert choices in str(error.value)
+
+
+@pytest.mark.parametrize(("field", "value"), [("sigma", -1.0), ("sigma_prior", 0.0)])
+def test_a_wrong_value_of_another_family(field, value):
+    with pytest.raises(ValueError, match=rf"BamConfig.{field}={value} is not valid; it must be a number above 0"):
+        BamConfig(family="lognormal", **{field: value})
 
 
 def test_alpha_must_be_positive():
@@ -46,35 +56,83 @@ def test_alpha_must_be_positive():
         BamConfig(prior="fixed", alpha=-1)
 
 
-def test_json_round_trip_of_every_field():
-    config = BamConfig(
-        family="weibull",
-        k=2,
-        sigma=0.5,
-        noise="key",
-        prior="fixed",
-        d_mid=7,
-        beta=3,
-        prior_shape="psi",
-        alpha=0.5,
-        sigma_prior=2,
-        kl_weight=0,
-        kl_reduction="sum",
-        annealing="cyclic",
-        annealing_rate=0.1,
-        layers=[0, -1],
-        attention="cross",
-    )
-    default = BamConfig()
-    assert all(getattr(config, f.name) != f.default for f in dataclasses.fields(config) if f.name != "family")
+COMMON = {
+    "kl_weight": 0,
+    "kl_reduction": "sum",
+    "annealing": "cyclic",
+    "annealing_rate": 0.1,
+    "layers": [0, -1],
+    "attention": "cross",
+    "noise": "key",
+    "prior": "fixed",
+    "d_mid": 7,
+}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"family": "weibull", "k": 2, "beta": 3, "prior_shape": "psi", "alpha": 0.5},
+        {"family": "lognormal", "sigma": 0.5, "sigma_prior": 2},
+    ],
+)
+def test_json_round_trip_of_every_field(settings):
+    config, default = BamConfig(**COMMON, **settings), BamConfig(family=settings["family"])
+    assert config.to_dict().keys() == default.to_dict().keys() == {*COMMON, *settings}
+    changed = {name for name, value in default.to_dict().items() if config.to_dict()[name] != value}
+    assert changed == config.to_dict().keys() - {"family"}
     assert BamConfig.from_json(config.to_json()) == config
     assert BamConfig.from_dict(json.loads(json.dumps(default.to_dict()))) == default
     assert config.layers == (0, -1)
 
 
-def test_an_unknown_field_is_an_error_that_lists_the_fields():
-    with pytest.raises(ValueError, match=r"'simga' is not a field of BamConfig.*sigma_prior"):
+def test_an_unknown_setting_is_an_error_that_lists_the_settings():
+    with pytest.raises(ValueError, match=r"no 'simga' with family='weibull'.*k, beta.*kl_weight"):
         BamConfig.from_dict({"simga": 1.0})
+
+
+def test_a_setting_of_another_family_is_an_error_that_names_the_settings_of_this_one():
+    with pytest.raises(ValueError, match=r"BamConfig has no 'k' with family='lognormal'.*d_mid, sigma, sigma_prior,"):
+        BamConfig(family="lognormal", k=1.0)
+    with pytest.raises(AttributeError, match="family='lognormal' has no 'k'"):
+        _ = BamConfig(family="lognormal").k
+
+
+def test_another_family_takes_over_the_settings_that_both_have():
+    config = BamConfig(k=3.0, noise="key", kl_weight=0.5).replace(family="lognormal", sigma=0.2)
+    assert config == BamConfig(family="lognormal", sigma=0.2, noise="key", kl_weight=0.5)
+
+
+def test_files_of_earlier_versions_have_the_settings_of_both_families():
+    flat = {"k": 3.0, "sigma": 0.2, "noise": "key", "prior": "contextual", "d_mid": 5, "beta": 9.0, "alpha": None}
+    flat |= {"prior_shape": "beta*psi", "sigma_prior": 2.0, "kl_weight": 0.1, "layers": [0]}
+    assert BamConfig.from_saved({"family": "weibull", **flat}) == BamConfig(
+        k=3.0, noise="key", beta=9.0, kl_weight=0.1, layers=[0]
+    )
+    assert BamConfig.from_saved({"family": "lognormal", **flat}) == BamConfig(
+        family="lognormal", sigma=0.2, sigma_prior=2.0, noise="key", kl_weight=0.1, layers=[0]
+    )
+    with pytest.raises(ValueError, match="no 'simga'"):
+        BamConfig.from_saved({"family": "weibull", "simga": 1.0})
+
+
+def test_copies_and_pickles_are_equal():
+    config = BamConfig(family="lognormal", sigma=0.2, layers=2)
+    for other in (copy.deepcopy(config), pickle.loads(pickle.dumps(config))):
+        assert other == config
+        assert hash(other) == hash(config)
+
+
+def test_options_are_the_common_fields_and_those_of_every_family():
+    found = option_fields()
+    own = {name for family in FAMILIES for name in BamConfig(family=family).to_dict()}
+    assert found.keys() == own
+    assert (found["k"][0], found["sigma"][0], found["kl_weight"][0]) == (
+        FAMILIES["weibull"],
+        FAMILIES["lognormal"],
+        BamConfig,
+    )
+    assert all(describe(cls)[name] for name, (cls, _) in found.items())
 
 
 def test_frozen_and_replace():

@@ -1,4 +1,4 @@
-"""The rooms of the package: imports point downward in one declared order, lazy imports included."""
+"""Structure of the package: imports point downward in one declared order, lazy imports included."""
 
 import ast
 from pathlib import Path
@@ -9,8 +9,8 @@ import hf_bam
 
 PACKAGE = Path(hf_bam.__file__).parent
 ORDER = (
-    ("families", "priors", "presets"),
-    ("objective",),
+    ("fields", "objective", "priors"),
+    ("families",),
     ("config",),
     ("attention",),
     ("patching",),
@@ -21,7 +21,7 @@ ORDER = (
     ("training",),
     ("cli",),
 )
-"""Rooms from the lowest to the highest; those of one line do not import each other."""
+"""Subpackages from the lowest to the highest; those of one line do not import each other."""
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 MATHEMATICS = ("families", "priors", "objective")
 
@@ -73,7 +73,7 @@ def test_transformers_enters_attention_through_one_file():
     users = {
         p.name for p in (PACKAGE / "attention").rglob("*.py") if any(n.startswith("transformers") for n in imports(p))
     }
-    assert users == {"forward.py"}
+    assert users == {"interface.py"}
 
 
 @pytest.mark.parametrize("room", [path.parent for path in FILES if path.name == "__init__.py"], ids=lambda p: p.name)

@@ -15,10 +15,10 @@ EULER = 0.5772156649015329
 
 def naive_attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, **kwargs):
     """Attend with Weibull weights and a Gamma prior; masks are boolean or None."""
-    posterior, prior, beta = module.bam.posterior, module.bam.prior, module.bam.distribution.beta
+    posterior, prior, beta = module.bam.family.posterior, module.bam.prior, module.bam.family.beta
     causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     mask = AttentionMask.read(attention_mask, (*query.shape[:3], key.shape[2]), causal)
-    allowed = mask.block(slice(0, query.shape[2]), query.device)
+    allowed = mask.rows(slice(0, query.shape[2]), query.device)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     scores = (query @ key.transpose(-1, -2) * scale).masked_fill(~allowed, torch.finfo(query.dtype).min)
     mean = scores.softmax(dim=-1)

@@ -1,4 +1,4 @@
-"""Stochastic attention: the function that transformers calls, its layers, masks, noise and backends.
+"""Stochastic attention: the function that transformers calls, its four stages, layers, masks, noise and backends.
 
-May import `families`, `priors`, `objective` and `config`; transformers is imported by `forward` alone.
+May import `families`, `priors`, `objective` and `config`. transformers is imported by `interface` alone.
 """

@@ -1,4 +1,4 @@
-"""Noise as a function of a seed and the place of a weight, computed anew wherever it is needed.
+"""Noise as a function of a seed and the position of a weight, computed anew wherever it is needed.
 
 A row of a head has two 32 bit keys, which follow from the seed; row keys and the number of a key give 32 random bits
 by a hash of three multiplications. `kernel/functions.h` has the same hash.
@@ -19,7 +19,7 @@ _KEY_STEP = 0x9E3779B9
 
 
 def new_seed() -> int:
-    """A seed for one attention call, from the global generator of the CPU.
+    """Return a seed for one attention call from the global generator of the CPU.
 
     Gradient checkpointing restores the global generator, and so a layer that runs again gets its noise again.
     """
@@ -27,30 +27,30 @@ def new_seed() -> int:
 
 
 def mix(x: Tensor) -> Tensor:
-    """The finaliser of SplitMix64: every bit of the result depends on every bit of the argument."""
+    """Return the finaliser of SplitMix64: every bit of the result depends on every bit of the argument."""
     x = (x ^ _shift64(x, 30)) * _FIRST
     x = (x ^ _shift64(x, 27)) * _SECOND
     return x ^ _shift64(x, 31)
 
 
 def _shift64(x: Tensor, bits: int) -> Tensor:
-    """Logical shift to the right; torch's own repeats the sign."""
+    """Shift to the right logically; torch's own repeats the sign."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def derive(seeds: Tensor, numbers: Tensor) -> Tensor:
-    """Further seeds from seeds and whole numbers, int64 both, which broadcast against each other."""
+    """Return further seeds from seeds and whole numbers, int64 both, which broadcast against each other."""
     return mix(mix(seeds) + (numbers + 1) * _GOLDEN)
 
 
 @dataclass(frozen=True)
 class NoiseSeed:
-    """Seed of the noise of one attention call: the noise is a function of it and of the place of a weight.
+    """Seed of the noise of one attention call: the noise is a function of it and of the position of a weight.
 
     Attributes:
         call: the seed of the call.
-        rows: (B,) int64, a seed for every example, so that its noise does not depend on its place in the batch; None:
-            examples are told apart by that place.
+        rows: (B,) int64, a seed for every example, so that its noise does not depend on its index in the batch; None:
+            the index is part of the seed.
         first_query, first_key: (B,) int64, the positions of the first query and key in the text; None: 0.
     """
 
@@ -60,7 +60,7 @@ class NoiseSeed:
     first_key: Tensor | None = None
 
     def row_keys(self, batch: int, heads: int, queries: int, device: torch.device | str = "cpu") -> Tensor:
-        """Two keys for every row of every head, (B, H, T, 2) in int32."""
+        """Return two keys for every row of every head, (B, H, T, 2) in int32."""
         call = torch.tensor(self.call, device=device)
         if self.rows is None:
             states = derive(call, torch.arange(batch * heads, device=device)).view(batch, heads)
@@ -76,7 +76,7 @@ class NoiseSeed:
         return torch.stack([keys[..., 0] + start, keys[..., 1]], dim=-1)
 
     def for_keys(self) -> NoiseSeed:
-        """The seed of noise that all queries share."""
+        """Return the seed of noise that all queries share."""
         return NoiseSeed(self.call, self.rows, None, self.first_key)
 
 
@@ -85,18 +85,18 @@ def _int32(value: int) -> int:
 
 
 def _shift(x: Tensor, bits: int) -> Tensor:
-    """Logical shift to the right; torch's own repeats the sign."""
+    """Shift to the right logically; torch's own repeats the sign."""
     return (x >> bits).bitwise_and_((1 << (32 - bits)) - 1)
 
 
 def _round(x: Tensor, factor: int, bits: int) -> Tensor:
-    """Multiplies and folds, in place."""
+    """Multiply and mix, in place."""
     x.mul_(_int32(factor))
     return x.bitwise_xor_(_shift(x, bits))
 
 
 def random_bits(keys: Tensor, count: int) -> Tensor:
-    """32 random bits for each of `count` keys.
+    """Return 32 random bits for each of `count` keys.
 
     Args:
         keys: (..., 2) of [`NoiseSeed.row_keys`][hf_bam.attention.noise.NoiseSeed.row_keys].
@@ -112,22 +112,22 @@ def random_bits(keys: Tensor, count: int) -> Tensor:
 
 
 def more_bits(bits: Tensor) -> Tensor:
-    """Further random bits from random bits, for the dropout of the same weights."""
+    """Return further random bits from random bits, for the dropout of the same weights."""
     return _round(_round(bits.clone(), 0x7FEB352D, 15), 0x846CA68B, 16)
 
 
 def uniform(bits: Tensor) -> Tensor:
-    """Uniform numbers in (0, 1), float32: fine near 0, where the noise of a Weibull law is steep, and never 1."""
+    """Return uniform numbers in (0, 1), float32: fine near 0, where Weibull noise is steep, and never 1."""
     u = (_shift(bits, 1).to(torch.float32) + 0.5) * 2.0**-31
     return u.clamp_(max=1 - 2.0**-24)
 
 
 def log_noise(posterior: Posterior, keys: Tensor, count: int) -> Tensor:
-    """Draws of ``log z``, (..., count) for row keys (..., 2)."""
+    """Return samples of ``log z``, (..., count) for row keys (..., 2)."""
     return posterior.quantile(uniform(random_bits(keys, count)))
 
 
 def dropout_factor(p: float, keys: Tensor, count: int) -> Tensor:
-    """0 with probability `p`, else 1 / (1 - p), (..., count) for row keys (..., 2)."""
+    """Return 0 with probability `p`, else 1 / (1 - p), (..., count) for row keys (..., 2)."""
     kept = uniform(more_bits(random_bits(keys, count))) >= p
     return kept.to(torch.float32) / (1 - p)

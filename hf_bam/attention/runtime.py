@@ -1,4 +1,4 @@
-"""What a patched model knows while it runs."""
+"""State of a patched model while it runs: the open forward pass, the sampling mode, means for the logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-from ..objective import KlTerm
+from ..objective import LossTerm
 from .noise import derive, new_seed
 
 
@@ -35,7 +35,7 @@ class Positions:
     def first(
         self, shape: tuple[int, int, int], decoder: bool, cross: bool, device: torch.device
     ) -> tuple[Tensor | None, Tensor | None]:
-        """(B,) positions of the first query and of the first key of an attention call; None for 0.
+        """Return the positions of the first query and of the first key of an attention call, (B,) each; None for 0.
 
         Args:
             shape: B, T, S.
@@ -59,42 +59,44 @@ def _first(past: int, padding: Tensor | None, batch: int, device: torch.device) 
 
 @dataclass
 class Frame:
-    """One forward pass of a patched model: what went in, and the KL terms that come out.
+    """Context of one forward pass of a patched model: its inputs, and the loss terms of its attention calls.
 
     Attributes:
         owner: the model whose forward opened the frame.
-        encoder_tokens, decoder_tokens: (B, L) which tokens of each side are real, or None when that is not known.
+        encoder_mask, decoder_mask: (B, L) tokens of each side that are not padding; None where that is not known.
+        labels: labels of the forward pass, for terms that need the likelihood of the task.
         wants_weights: whether the caller asked for attention weights.
-        replaying: gradient checkpointing runs a layer once more; its KL is already counted.
-        sampling, seed: where the noise of a model in evaluation mode comes from, and the seed of this forward.
-        positions: where the tokens of this forward stand in their texts; for sampling.
+        replaying: whether gradient checkpointing runs a layer once more; its terms are collected already.
+        sampling, seed: source of the noise of a model in evaluation mode, and the seed of this forward.
+        positions: positions of the tokens of this forward in their texts; for sampling.
     """
 
     owner: nn.Module
-    encoder_tokens: Tensor | None = None
-    decoder_tokens: Tensor | None = None
+    encoder_mask: Tensor | None = None
+    decoder_mask: Tensor | None = None
+    labels: Tensor | None = None
     wants_weights: bool = False
     replaying: bool = False
     sampling: Sampling | None = None
     seed: Tensor | None = None
     # torch.compile traces a function here, and neither the class itself nor an object of it.
     positions: Positions = field(default_factory=lambda: Positions())
-    terms: list[KlTerm] = field(default_factory=list)
+    terms: list[LossTerm] = field(default_factory=list)
     uses: dict[int, int] = field(default_factory=dict)
 
-    def add(self, term: KlTerm) -> None:
+    def add(self, term: LossTerm) -> None:
         if not self.replaying:
             self.terms.append(term)
 
     def next_use(self, layer: int) -> int:
-        """How often this layer ran before in the same forward (ALBERT runs one layer many times)."""
+        """Return how often this layer ran before in the same forward (ALBERT runs one layer many times)."""
         use = self.uses.get(layer, 0)
         self.uses[layer] = use + 1
         return use
 
-    def queries(self, decoder: bool, batch: int, queries: int, keys: int) -> Tensor | None:
-        """(B, T) which queries are real tokens; None when that is not known, so that all count."""
-        tokens = self.decoder_tokens if decoder else self.encoder_tokens
+    def query_mask(self, decoder: bool, batch: int, queries: int, keys: int) -> Tensor | None:
+        """Return the queries that are not padding, (B, T); None where that is not known."""
+        tokens = self.decoder_mask if decoder else self.encoder_mask
         if tokens is None:
             return None
         tokens = tokens.reshape(-1, tokens.shape[-1])  # multiple choice: (B, choices, L)
@@ -104,14 +106,14 @@ class Frame:
 
 
 class Sampling:
-    """Random numbers of a model in evaluation mode: seeds for the examples of every forward.
+    """Source of the noise of a model in evaluation mode: seeds for the examples of every forward.
 
     Args:
         seed: the same seed gives the same noise; None: a new one from the global generator for every forward.
-        fixed: the same noise in all forwards, as a function of the place of a weight.
-        groups: into how many equal parts a batch falls; the rows of a part share their noise. None: no two rows do.
+        fixed: use the same noise in all forwards, as a function of the position of a weight.
+        groups: number of equal parts of a batch; the rows of a part share their noise. None: no two rows do.
         rows: (N,) int64, a seed for each of N equal parts of a batch, in the place of all of the above.
-        copies: how often the batch is repeated where it enters the first stochastic layer.
+        copies: number of copies of the batch, made where it enters the first stochastic layer.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class Sampling:
         self._lock = threading.Lock()
 
     def begin(self) -> Tensor:
-        """The seed of a forward pass, 0-dimensional."""
+        """Return the seed of a forward pass, 0-dimensional."""
         if self.rows is not None:
             return self.forwards
         if self.seed is None:
@@ -145,7 +147,7 @@ class Sampling:
             return derive(self.seed, self.forwards)
 
     def row_seeds(self, seed: Tensor, batch: int, device: torch.device) -> Tensor:
-        """(B,) the seeds of the examples in the forward pass that `begin` gave this seed."""
+        """Return the seeds of the examples, (B,), in the forward pass that `begin` gave this seed."""
         rows = self.rows
         if rows is None:
             rows = derive(seed, torch.arange(self.groups or batch))
@@ -183,13 +185,13 @@ class Runtime:
 
     Every thread has a frame of its own, because a forward pass stays in its thread. The sampling mode belongs to the
     context (`contextvars`): a task of asyncio that waits within `hf_bam.sampling` does not lend it to others. Compiled
-    code cannot read context variables; it sees `_local.visible`, the mode of its thread.
+    code cannot read context variables; it reads `_local.mode`, the mode of its thread.
     """
 
     def __init__(self) -> None:
         self._local = threading.local()
         self.lost_terms = 0
-        """KL terms of layers that ran outside of a forward of the model, since the last optimizer step."""
+        """Loss terms of layers that ran outside of a forward of the model, since the last optimizer step."""
 
     def __reduce__(self) -> tuple[type[Runtime], tuple[()]]:
         return Runtime, ()  # a copy starts at rest
@@ -206,18 +208,18 @@ class Runtime:
     def sampling(self) -> Sampling | None:
         """The sampling mode of this context; None in mean mode."""
         if torch.compiler.is_compiling():
-            visible: Sampling | None = getattr(self._local, "visible", None)
-            if visible is _MIXED:
+            mode: Sampling | None = getattr(self._local, "mode", None)
+            if mode is _MIXED:
                 raise RuntimeError(
                     "Several tasks of one thread are within hf_bam.sampling of one compiled model, which cannot tell "
                     "them apart. Give each task a thread of its own, or do not compile the model."
                 )
-            return visible
+            return mode
         return _sampling.get().get(self)
 
     @property
     def kl_loss(self) -> Tensor | None:
-        """The KL term of the last forward in training mode."""
+        """Weighted loss terms of the last forward in training mode."""
         return getattr(self._local, "kl_loss", None)
 
     @kl_loss.setter
@@ -226,14 +228,14 @@ class Runtime:
 
     @property
     def meter(self) -> Meter:
-        """The terms of the loss, for the logs."""
+        """Means of the terms of the loss, for the logs."""
         if not hasattr(self._local, "meter"):
             self._local.meter = Meter()
         return self._local.meter
 
     @contextmanager
     def sample(self, sampling: Sampling | None) -> Iterator[None]:
-        """Sets the sampling mode of the context."""
+        """Set the sampling mode of the context."""
         outer = _sampling.get().get(self)
         _sampling.set({**_sampling.get(), self: sampling})
         opened = self._local.__dict__.setdefault("opened", [])
@@ -247,16 +249,16 @@ class Runtime:
             self._show(opened)
 
     def _show(self, opened: list[tuple[Sampling | None, Sampling | None]]) -> None:
-        """Tells compiled code the mode of the thread, if its contexts lie within each other."""
+        """Show compiled code the mode of the thread, if its contexts are nested."""
         nested = all(outer is before for (_, before), (outer, _) in zip([(None, None), *opened], opened, strict=False))
-        self._local.visible = (opened[-1][1] if opened else None) if nested else _MIXED
+        self._local.mode = (opened[-1][1] if opened else None) if nested else _MIXED
 
 
 _MIXED = Sampling(seed=0)
 
 
 class Replay:
-    """Runs part of a forward again, for gradient checkpointing, as it ran in `frame`; can be entered repeatedly."""
+    """Reusable context that runs part of a forward again as it ran in `frame`, for gradient checkpointing."""
 
     def __init__(self, runtime: Runtime, frame: Frame) -> None:
         self.runtime = runtime

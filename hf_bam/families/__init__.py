@@ -1,12 +1,30 @@
-"""Posteriors over attention weights: one file each, one line here."""
+"""Families of stochastic attention: one file each, with its settings, its stage, `sample` and its loss terms.
 
-from .base import Posterior
-from .lognormal import Lognormal
-from .weibull import Weibull
+Mathematics alone: imports torch, `fields`, `objective` and `priors`.
+"""
 
-FAMILIES: dict[str, type[Posterior]] = {
-    "weibull": Weibull,
-    "lognormal": Lognormal,
+from .base import STAGES, Call, Family, Mask, Stage
+from .lognormal import Lognormal, LognormalFamily
+from .scores import Posterior, ScoreFamily
+from .weibull import Weibull, WeibullFamily
+
+FAMILIES: dict[str, type[Family]] = {
+    "weibull": WeibullFamily,
+    "lognormal": LognormalFamily,
 }
+"""Families by name."""
 
-__all__ = ["FAMILIES", "Lognormal", "Posterior", "Weibull"]
+__all__ = [
+    "FAMILIES",
+    "STAGES",
+    "Call",
+    "Family",
+    "Lognormal",
+    "LognormalFamily",
+    "Mask",
+    "Posterior",
+    "ScoreFamily",
+    "Stage",
+    "Weibull",
+    "WeibullFamily",
+]

@@ -1,34 +1,91 @@
-"""What every posterior over attention weights offers."""
+"""Interface of a family: where its latent variable enters attention, and what attention gives it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from ..fields import check_fields
+from ..objective import LossTerm
+
+Stage = Literal["memory", "scores", "weights", "output"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
 
 
-class Posterior(ABC):
-    """The law of the unnormalised weights, ``S_ij = P_ij * z_ij`` with ``E[z_ij] = 1``.
+class Mask(Protocol):
+    """Keys that the queries of an attention call may attend to; see `hf_bam.attention.mask`."""
 
-    ``P`` is the soft attention, so its softmax scores plus ``log z`` are the scores of a sample:
-    ``W_i = softmax_j(phi_ij + log z_ij)``. Subclasses are frozen dataclasses whose field names are
-    fields of [`BamConfig`][hf_bam.BamConfig]; everything happens in log space.
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """B, H, T, S."""
+
+    def rows(self, rows: slice, device: torch.device) -> Tensor: ...
+    def keys(self, query_mask: Tensor) -> Tensor: ...
+    def count_keys(self, device: torch.device) -> Tensor: ...
+    def count_queries(self, query_mask: Tensor) -> Tensor: ...
+
+
+class Call(Protocol):
+    """Attention call as a family sees it; see `hf_bam.attention.call`. The module in `layer` holds its networks."""
+
+    @property
+    def layer(self) -> Any: ...
+    @property
+    def query(self) -> Tensor:
+        """(B, H, T, D)."""
+
+    @property
+    def key(self) -> Tensor:
+        """(B, H, S, D)."""
+
+    @property
+    def value(self) -> Tensor:
+        """(B, H, S, D_v)."""
+
+    @property
+    def mask(self) -> Mask: ...
+
+    def query_mask(self, required: bool = False) -> Tensor | None:
+        """Return the queries that are not padding, (B, T); None: all."""
+
+    def uniform(self, count: int, *, per_head: bool = True, per_query: bool = True) -> Tensor:
+        """Return uniform random numbers in (0, 1), (B, H or 1, T or 1, count); 1 where heads or queries share them."""
+
+
+@dataclass(frozen=True)
+class Family(ABC):
+    """Kind of stochastic attention: a frozen dataclass of its settings.
+
+    Attention calls `sample` with the tensor of the family's stage, wherever weights are random:
+
+    | stage | tensor |
+    |---|---|
+    | memory | keys and values, a pair of (B, H, S, D) and (B, H, S, D_v) |
+    | scores | masked scores before the softmax, (B, H, T, S) |
+    | weights | rows of the softmax, (B, H, T, S) |
+    | output | attention vectors, (B, H, T, D_v) |
+
+    In mean mode `sample` is not called: the model computes plain attention.
     """
 
-    def log_noise(
-        self,
-        shape: Sequence[int],
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype = torch.float32,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Independent draws of ``log z`` with ``E[z] = 1``; always finite."""
-        u = torch.rand(tuple(shape), device=device, dtype=dtype, generator=generator)
-        return self.quantile(u.clamp_(min=torch.finfo(dtype).eps / 4))  # the generator may return 0
+    stage: ClassVar[Stage]
+
+    def __post_init__(self) -> None:
+        check_fields(self, "BamConfig")
+
+    def modules(self, head_dim: int) -> dict[str, nn.Module]:
+        """Return the networks of one attention module by name; they become children of `call.layer`."""
+        return {}
 
     @abstractmethod
-    def quantile(self, u: Tensor) -> Tensor:
-        """``log z`` below which a draw falls with probability ``u``, for ``u`` within (0, 1)."""
+    def sample(self, tensor: Any, call: Call) -> Any:
+        """Return a sample in the place of the tensor of the stage."""
+
+    def terms(self, tensor: Any, call: Call) -> Iterable[LossTerm]:
+        """Return the loss terms of an attention call in training, from the tensor before it is sampled."""
+        return ()

@@ -1,13 +1,17 @@
-"""Lognormal posterior (BAM-L)."""
+"""Lognormal posterior with a Lognormal prior (BAM-L)."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from .base import Posterior
+from ..fields import setting
+from ..objective import register_kl
+from ..priors import LognormalPrior
+from .scores import Posterior, ScoreFamily
 
 
 @dataclass(frozen=True)
@@ -19,3 +23,32 @@ class Lognormal(Posterior):
     def quantile(self, u: Tensor) -> Tensor:
         """``log z = sigma*eps - sigma^2/2`` with ``eps ~ N(0, 1)``."""
         return self.sigma * torch.special.ndtri(u) - self.sigma**2 / 2
+
+
+@register_kl(Lognormal, LognormalPrior)
+def _kl(q: Lognormal, p: LognormalPrior, log_mean: Tensor, log_psi: Tensor) -> Tensor:
+    """KL(Lognormal || Lognormal), that of the two normal distributions of ``log S``.
+
+    log(s2/s1) + (s1^2 + (m1-m2)^2) / (2 s2^2) - 1/2
+    """
+    shift = log_mean - log_psi + (p.sigma_prior**2 - q.sigma**2) / 2
+    constant = math.log(p.sigma_prior / q.sigma) - 0.5
+    return constant + (q.sigma**2 + shift.square()) / (2 * p.sigma_prior**2)
+
+
+@dataclass(frozen=True)
+class LognormalFamily(ScoreFamily):
+    """Lognormal noise with a Lognormal prior."""
+
+    sigma: float = setting(1.28, above=0)
+    """Standard deviation of the log weights; the default is as wide as the Weibull's `k=1`."""
+    sigma_prior: float = setting(1.0, above=0)
+    """Standard deviation of the prior's log weights."""
+
+    @property
+    def posterior(self) -> Lognormal:
+        return Lognormal(self.sigma)
+
+    @property
+    def prior_distribution(self) -> LognormalPrior:
+        return LognormalPrior(self.sigma_prior)

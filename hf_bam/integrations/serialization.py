@@ -1,4 +1,4 @@
-"""The small file that makes a Bayesian model of a plain one: settings and prior, in safetensors."""
+"""File `bam.safetensors`: the settings, prior networks and annealing step that make a plain model Bayesian."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ from ..patching.steps import BUFFER, step_of
 
 FILE = "bam.safetensors"
 FORMAT = 1
-"""Raised when older versions of hf_bam could not read a new file."""
+"""Version of the file; increased when older versions of hf_bam cannot read a new file."""
 
 Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass(frozen=True)
 class SavedBam:
-    """What the file holds.
+    """Content of `bam.safetensors`, which [`apply`][hf_bam.integrations.serialization.apply] puts on a plain model.
 
     Attributes:
-        architecture: class name of the model that it was saved from.
-        tensors: the prior networks and the step counter, by their names in the state dict.
-        source: the file, for errors.
+        config: the settings of the patched model.
+        architecture: class name of the model that was saved.
+        tensors: the prior networks and the annealing step, by their names in the state dict.
+        source: path of the file, for error messages.
     """
 
     config: BamConfig
@@ -48,14 +49,14 @@ class SavedBam:
 
 
 def save(model: nn.Module, directory: str | os.PathLike[str]) -> Path:
-    """Writes `bam.safetensors`: the settings and the prior network alone, to be laid over a base model by `load`."""
+    """Write `bam.safetensors`, the settings and the prior network alone, which `load` applies to a base model."""
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     return write(model, state_tensors(model), directory)
 
 
 def write(model: nn.Module, tensors: Mapping[str, Tensor], directory: Path) -> Path:
-    """Writes the file as a whole or not at all."""
+    """Write the file atomically and return its path."""
     metadata = {
         "format": "pt",
         "bam_format": str(FORMAT),
@@ -69,29 +70,30 @@ def write(model: nn.Module, tensors: Mapping[str, Tensor], directory: Path) -> P
 
 
 def state_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """What `targets` names, whole on every process."""
-    # FSDP shards its parameters; to put them together is a matter of all processes.
+    """Return the tensors of `targets`, unsharded on every process."""
+    # FSDP shards its parameters; all processes take part in gathering them.
     return {name: t.full_tensor() if isinstance(t, DTensor) else t for name, t in targets(model).items()}
 
 
 def targets(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors that patching added, under the names that they have in the model without PEFT's wrappers."""
+    """Return the tensors that patching added, by their names in the model without PEFT's wrappers."""
     found = {BUFFER: step_of(patch_of(model).root)}
     for path, layer in bam_modules(base_model(model)):
-        for name, tensor in _trained(layer.prior).state_dict(keep_vars=True).items():
-            found[f"{path}.prior.{name}"] = tensor
+        for child, network in layer.named_children():
+            for name, tensor in _trained(network).state_dict(keep_vars=True).items():
+                found[f"{path}.{child}.{name}"] = tensor
     return found
 
 
 def _trained(module: nn.Module) -> nn.Module:
-    """The copy that PEFT trains of a module named in `modules_to_save`, or the module itself."""
+    """Return the copy that PEFT trains of a module named in `modules_to_save`, or the module itself."""
     copies = getattr(module, "modules_to_save", None)
     adapters = getattr(module, "active_adapters", None)
     return copies[adapters[0]] if isinstance(copies, nn.ModuleDict) and adapters else module
 
 
 def read(path: str | os.PathLike[str]) -> SavedBam:
-    """Reads the file, or says what is wrong with it."""
+    """Read the file; raise `ValueError` if it is damaged, of another program or of a newer version."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -104,14 +106,14 @@ def read(path: str | os.PathLike[str]) -> SavedBam:
     if int(version) > FORMAT:
         raise ValueError(f"{path} has format {version}, this hf_bam reads up to {FORMAT}: install a newer hf_bam.")
     try:
-        config = BamConfig.from_dict(json.loads(metadata["bam_config"]))
+        config = BamConfig.from_saved(json.loads(metadata["bam_config"]))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} has settings that this hf_bam does not know: {error}") from error
     return SavedBam(config, metadata.get("architecture", ""), tensors, path)
 
 
 def load(model: Model, name_or_path: str | os.PathLike[str], **hub: Any) -> Model:
-    """Lays what `save` wrote over a base model, in place: patches it with the saved settings and loads the prior.
+    """Apply a saved `bam.safetensors` to a base model, in place: patch it with the settings and load the prior.
 
     Args:
         model: a transformers model, or a PEFT model around one, of the shape that was saved.
@@ -122,16 +124,22 @@ def load(model: Model, name_or_path: str | os.PathLike[str], **hub: Any) -> Mode
 
 
 def apply(model: Model, saved: SavedBam) -> Model:
+    """Patch a model with saved settings, copy the saved tensors into it and return it.
+
+    Args:
+        model: a transformers model, or a PEFT model around one, of the shape that was saved.
+        saved: content of a file, see `read`.
+    """
     patch(model, saved.config)
     copy_tensors(model, saved)
     return model
 
 
 def copy_tensors(model: nn.Module, saved: SavedBam) -> None:
-    """Copies saved tensors into a patched model; all of them have to fit.
+    """Copy saved tensors into a patched model; raise `ValueError` unless all names, shapes and types match.
 
-    Floating-point numbers are cast to the model's precision. Those of a model with a head fit its body, and the other
-    way round.
+    Floating-point numbers are cast to the model's precision. Tensors of a model with a head match its base model, and
+    conversely.
     """
     own = targets(model)
     tensors = _with_prefix_of(own, saved.tensors, f"{base_model(model).base_model_prefix}.")
@@ -148,7 +156,7 @@ def copy_tensors(model: nn.Module, saved: SavedBam) -> None:
 
 
 def _with_prefix_of(own: Mapping[str, Tensor], tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors under the names of a model or of its body, whichever these are."""
+    """Return the tensors under the names of `own`, which may be those of a model with a head or of its base model."""
     if own.keys() == tensors.keys():
         return tensors
     shorter = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
@@ -162,14 +170,14 @@ def _fits(value: Tensor, target: Tensor) -> bool:
 
 
 def distribute(value: Tensor, target: Tensor) -> None:
-    """Copies a whole tensor into one that may be sharded."""
+    """Copy an unsharded tensor into one that may be sharded."""
     if isinstance(target, DTensor):
         value = distribute_tensor(value.to(target.device), target.device_mesh, target.placements)
     target.copy_(value)
 
 
 def find(name_or_path: str | os.PathLike[str], **hub: Any) -> str:
-    """The file in a folder or a repository of the Hub."""
+    """Return the path of the file in a folder or a repository of the Hub; raise `FileNotFoundError` without one."""
     is_folder = os.path.isdir(name_or_path)
     if not is_folder and not _may_be_on_hub(os.fspath(name_or_path)):
         raise FileNotFoundError(f"There is no folder {name_or_path}, and no model on the Hub can have that name.")
@@ -196,5 +204,5 @@ def _may_be_on_hub(name: str) -> bool:
 
 
 def look_for(name_or_path: str | os.PathLike[str], file: str = FILE, **hub: Any) -> str | None:
-    """The path of a file in a folder or a repository of the Hub; None where it is not there."""
+    """Return the path of a file in a folder or a repository of the Hub, or None if it has none."""
     return cached_file(name_or_path, file, _raise_exceptions_for_missing_entries=False, **hub)

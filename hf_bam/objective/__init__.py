@@ -1,10 +1,20 @@
-"""The objective: terms that attention adds to the loss, their reduction, and the annealing of their weight.
+"""Objective: terms that attention adds to the loss, KL divergences of registered pairs, and annealing.
 
-Mathematics alone: imports torch, `families` and `priors`.
+Mathematics alone: imports torch and no other subpackage.
 """
 
 from .annealing import SCHEDULES, annealed
 from .kl import kl_divergence, register_kl
-from .terms import KlTerm, Reduction, total_kl
+from .terms import KL, KlTerm, LossTerm, Reduction, reduce_terms
 
-__all__ = ["SCHEDULES", "KlTerm", "Reduction", "annealed", "kl_divergence", "register_kl", "total_kl"]
+__all__ = [
+    "KL",
+    "SCHEDULES",
+    "KlTerm",
+    "LossTerm",
+    "Reduction",
+    "annealed",
+    "kl_divergence",
+    "reduce_terms",
+    "register_kl",
+]

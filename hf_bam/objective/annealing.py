@@ -17,5 +17,5 @@ SCHEDULES: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def annealed(weight: float, annealing: str, rate: float, step: Tensor) -> Tensor:
-    """The KL weight at an optimizer step."""
+    """Return the KL weight at an optimizer step."""
     return weight * SCHEDULES[annealing](rate * step.to(torch.float32))

@@ -1,44 +1,82 @@
-"""Terms of the loss: the KL of every attention call, and its reduction to one number."""
+"""Loss terms of attention calls, and their reduction at the end of a forward pass."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 Reduction = Literal["mean", "sum"]
+KL = "kl"
+"""Name of the term whose weight is `kl_weight` with its annealing. Terms of other names have weight 1."""
+
+
+class LossTerm(ABC):
+    """Term that one attention call adds to the loss.
+
+    It is made during the forward pass and reduced when that ends, when the labels and the output are known.
+    """
+
+    name: ClassVar[str]
+    """Name under which the values of all calls are added up and logged."""
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether training without the term would lose a gradient."""
+        return True
+
+    @abstractmethod
+    def reduce(self, reduction: Reduction, labels: Tensor | None, output: Any) -> Tensor:
+        """Return the value of the term, a scalar: a mean over the examples of the batch.
+
+        Args:
+            reduction: `kl_reduction` of the config, for terms with many entries per example.
+            labels: labels of the forward pass.
+            output: output of the model, with its logits.
+        """
 
 
 @dataclass
-class KlTerm:
-    """The KL of one attention call, summed over heads and visible keys.
+class KlTerm(LossTerm):
+    """KL of one attention call, summed over heads and the keys that the mask allows.
 
     Attributes:
         total: (B, T) nats for each query.
-        count: (B, T) how many entries went into it.
-        queries: (B, T) which queries are real tokens, or None when all are.
+        count: (B, T) number of entries of each query.
+        query_mask: (B, T) queries that are not padding; None: all.
     """
 
+    name = KL
     total: Tensor
     count: Tensor
-    queries: Tensor | None = None
+    query_mask: Tensor | None = None
 
-    def reduce(self, reduction: Reduction) -> Tensor:
-        """Mean or sum over an example's entries, then the mean over the examples that have any."""
-        real = torch.ones_like(self.total) if self.queries is None else self.queries.to(self.total)
-        total = (self.total * real).sum(dim=1)  # (B,)
-        count = (self.count * real).sum(dim=1)  # (B,)
+    @property
+    def requires_grad(self) -> bool:
+        return self.total.requires_grad
+
+    def reduce(self, reduction: Reduction, labels: Tensor | None = None, output: Any = None) -> Tensor:
+        """Return the mean or sum over an example's entries, averaged over the examples that have any."""
+        kept = torch.ones_like(self.total) if self.query_mask is None else self.query_mask.to(self.total)
+        total = (self.total * kept).sum(dim=1)  # (B,)
+        count = (self.count * kept).sum(dim=1)  # (B,)
         value = total / count.clamp(min=1) if reduction == "mean" else total
         return value.sum() / (count > 0).sum().clamp(min=1)
 
 
-def total_kl(terms: Sequence[KlTerm], reduction: Reduction) -> Tensor:
-    """The KL of a forward pass: mean or sum over its attention calls."""
+def reduce_terms(
+    terms: Sequence[LossTerm], reduction: Reduction, labels: Tensor | None = None, output: Any = None
+) -> dict[str, Tensor]:
+    """Return the value of each kind of term of a forward pass: mean or sum over its attention calls."""
     if not terms:
-        raise ValueError("There is no KL: no attention layer was sampled in this forward.")
-    device = terms[-1].total.device
-    values = torch.stack([term.reduce(reduction).to(device) for term in terms])
-    return values.mean() if reduction == "mean" else values.sum()
+        raise ValueError("There are no loss terms: no attention layer was sampled in this forward.")
+    values: dict[str, list[Tensor]] = {}
+    for term in terms:
+        values.setdefault(term.name, []).append(term.reduce(reduction, labels, output))
+    device = next(reversed(values.values()))[-1].device
+    stacked = {name: torch.stack([value.to(device) for value in own]) for name, own in values.items()}
+    return {name: own.mean() if reduction == "mean" else own.sum() for name, own in stacked.items()}

@@ -1,4 +1,8 @@
-"""Putting Bayesian attention into a model, and taking it out."""
+"""Patching: Bayesian attention is put into a transformers model and taken out again; hooks around its forward.
+
+May import `attention`, `config`, `objective` and transformers. What is specific to an architecture is in
+`architectures`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from ..attention.forward import NAME, NAMES, WITH_MASK
+from ..attention.interface import NAME, NAMES, WITH_MASK
 from ..attention.layer import BamLayer
 from ..attention.runtime import Runtime, Sampling
 from ..config import BamConfig
@@ -73,24 +77,23 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
 
 
 def _build_layer(number: int, site: Site, uses: tuple[bool, ...], config: BamConfig, runtime: Runtime) -> BamLayer:
-    """The layer of one attention module, with the prior that the module has if it fits."""
-    if not any(uses):
-        config = config.replace(prior="none", alpha=None)
-    place = {"decoder": site.decoder, "cross": site.cross, "uses": uses, "number": number}
-    layer = BamLayer.build(config, runtime, head_dim=site.head_dim, **place)
+    """Return the layer of one attention module, with the networks that the module has already if they fit."""
+    position: dict[str, Any] = {"decoder": site.decoder, "cross": site.cross, "uses": uses, "number": number}
+    layer = BamLayer(config.settings, runtime, head_dim=site.head_dim, **position)
     layer.train(site.module.training)
     # Quantised weights have no dtype to compute in, but a device.
     reference = max(site.module.parameters(), key=lambda p: p.is_floating_point(), default=None)
     if reference is not None:
         layer.to(device=reference.device, dtype=reference.dtype if reference.is_floating_point() else None)
-    old = getattr(site.module, "bam", None)
-    if old is not None and _form(old.prior) == _form(layer.prior):
-        layer.prior = old.prior
+    old = dict(getattr(site.module, "bam", nn.Module()).named_children())
+    for name, network in layer.named_children():
+        if name in old and _form(old[name]) == _form(network):
+            layer.add_module(name, old[name])
     return layer
 
 
-def _form(prior: nn.Module) -> tuple[type, list[torch.Size]]:
-    return type(prior), [parameter.shape for parameter in prior.parameters()]
+def _form(network: nn.Module) -> tuple[type, list[torch.Size]]:
+    return type(network), [parameter.shape for parameter in network.parameters()]
 
 
 def _set_implementation(state: Patch, sites: list[Site]) -> None:

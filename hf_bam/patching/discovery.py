@@ -11,7 +11,7 @@ from types import CodeType
 from torch import nn
 from transformers import PreTrainedModel
 
-from ..attention.forward import SPARSE
+from ..attention.interface import SPARSE
 from ..config import BamConfig
 from .architectures import CROSS, HEAD_DIM, NO_TOKENS, SHARED_LAYERS
 

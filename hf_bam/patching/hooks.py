@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from ..attention.runtime import Frame, Positions, Replay, Runtime
-from ..objective import annealed, total_kl
+from ..objective import KL, annealed, reduce_terms
 from . import backward, steps
 from .outputs import add_kl, own_loss, prepare_outputs
 from .state import ATTRIBUTE, Patch, bam_modules
@@ -72,7 +72,9 @@ def open_frame(
         frame.positions = positions(inputs, encoder_decoder)
     if model.training:
         ends = tuple(getattr(model.config, name, None) for name in ("pad_token_id", "eos_token_id"))
-        frame.encoder_tokens, frame.decoder_tokens = padding_masks(inputs, encoder_decoder, ends)
+        frame.encoder_mask, frame.decoder_mask = padding_masks(inputs, encoder_decoder, ends)
+        labels = inputs.get("labels")
+        frame.labels = labels if isinstance(labels, Tensor) else None
         prepare_checkpointing(patch)
         check_prior_trainable(patch)
         steps.watch(patch.root)
@@ -94,16 +96,18 @@ def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
         return None
     config = patch.config
     weight = annealed(config.kl_weight, config.annealing, config.annealing_rate, steps.step_of(patch.root))
-    kl = total_kl(frame.terms, config.kl_reduction)
-    kl_loss = weight.to(kl.device) * kl
+    terms = reduce_terms(frame.terms, config.kl_reduction, frame.labels, output)
+    others = [value for name, value in terms.items() if name != KL]
+    kl = terms[KL] if KL in terms else torch.zeros_like(others[0])
+    kl_loss = sum(others, weight.to(kl.device) * kl)
     patch.runtime.kl_loss = kl_loss
     output = add_kl(output, kl, kl_loss)
     task_loss = getattr(output, "task_loss", None)
-    terms = {"kl": kl, "kl_loss": kl_loss, **({} if task_loss is None else {"task_loss": task_loss})}
+    terms |= {"kl_loss": kl_loss, **({} if task_loss is None else {"task_loss": task_loss})}
     terms = {name: term.detach() for name, term in terms.items()}
     if torch.compiler.is_compiling():
         patch.runtime.meter.add(**terms)
-    elif kl.requires_grad:
+    elif kl_loss.requires_grad:
         forward = backward.Forward(terms, patch.runtime.meter, patch.tally)
         backward.note(forward, kl, kl_loss, own_loss(output), (args, kwargs), output)
     return output
@@ -188,7 +192,7 @@ def prepare_checkpointing(patch: Patch) -> None:
 
 def check_prior_trainable(patch: Patch) -> None:
     """PEFT freezes what it does not know; who freezes the prior by hand may do so."""
-    priors = [p for _, layer in bam_modules(patch.root) for p in layer.prior.parameters()]
+    priors = [p for _, layer in bam_modules(patch.root) for p in layer.parameters()]
     if priors and not any(p.requires_grad for p in priors) and any(map(is_adapter, patch.root.modules())):
         raise ValueError(
             "PEFT has frozen the prior network of the Bayesian attention. Name it among the modules that the adapter "

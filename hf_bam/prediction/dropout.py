@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from ..attention.forward import for_every_head
+from ..attention.interface import for_every_head
 from ..attention.noise import derive, dropout_factor
 
 

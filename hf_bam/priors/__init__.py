@@ -1,25 +1,17 @@
-"""Priors over keys: one file each, one line here."""
+"""Priors over attention weights: networks that give the prior attention, and distributions around it.
+
+Mathematics alone: imports torch and no other subpackage.
+"""
 
 from .base import Prior
 from .contextual import ContextualPrior
-from .distributions import DISTRIBUTIONS, Gamma, LognormalPrior, PriorDistribution
+from .distributions import Gamma, LognormalPrior
 from .fixed import FixedPrior
-from .none import NoPrior
 
 PRIORS: dict[str, type[Prior]] = {
     "contextual": ContextualPrior,
     "fixed": FixedPrior,
-    "none": NoPrior,
 }
+"""Priors by name; one file each, one line here."""
 
-__all__ = [
-    "DISTRIBUTIONS",
-    "PRIORS",
-    "ContextualPrior",
-    "FixedPrior",
-    "Gamma",
-    "LognormalPrior",
-    "NoPrior",
-    "Prior",
-    "PriorDistribution",
-]
+__all__ = ["PRIORS", "ContextualPrior", "FixedPrior", "Gamma", "LognormalPrior", "Prior"]

@@ -1,35 +1,37 @@
-"""What every prior over keys offers."""
+"""Interface of the priors over keys."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
+Self = TypeVar("Self", bound="Prior")
+
 
 class Prior(nn.Module, ABC):
-    """Prior attention over the keys of a head, ``Psi``: one value per key, normalised over the visible keys.
+    """Prior attention over the keys of a head, ``Psi``: one value per key, normalised over the keys of a mask."""
 
-    ``takes`` names the constructor's arguments: ``head_dim`` and fields of [`BamConfig`][hf_bam.BamConfig].
-    """
-
-    takes: ClassVar[tuple[str, ...]] = ()
+    @classmethod
+    def build(cls: type[Self], head_dim: int, d_mid: int) -> Self:
+        """Return a prior for keys of this size; `d_mid` is the width of its network, if it has one."""
+        return cls()
 
     @abstractmethod
-    def forward(self, key: Tensor, visible: Tensor) -> Tensor | None:
-        """Log prior attention, or None for a prior that asks for no KL.
+    def forward(self, key: Tensor, mask: Tensor) -> Tensor:
+        """Return the log prior attention.
 
         Args:
             key: (B, H, S, D).
-            visible: boolean, broadcastable to (B, H, T, S): which keys a query may attend to.
+            mask: boolean, broadcastable to (B, H, T, S): the keys that a query may attend to.
 
         Returns:
-            Broadcastable to (B, H, T, S), in float32 or better; meaningless where ``visible`` is False.
+            Broadcastable to (B, H, T, S), in float32 or better; meaningless where ``mask`` is False.
         """
 
 
-def log_softmax_visible(logits: Tensor, visible: Tensor) -> Tensor:
-    """Log softmax over the visible entries of the last dimension; finite also where nothing is visible."""
-    return logits.masked_fill(~visible, torch.finfo(logits.dtype).min).log_softmax(dim=-1)
+def masked_log_softmax(logits: Tensor, mask: Tensor) -> Tensor:
+    """Return the log softmax over the entries that the mask allows; finite also where it allows none."""
+    return logits.masked_fill(~mask, torch.finfo(logits.dtype).min).log_softmax(dim=-1)

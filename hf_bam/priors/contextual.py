@@ -1,4 +1,4 @@
-"""A prior computed from the keys by a small network."""
+"""Prior computed from the keys by a small network."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from .base import Prior, log_softmax_visible
+from .base import Prior, masked_log_softmax
 
 
 class ContextualPrior(Prior):
     """``Psi = softmax_j(F2(relu(F1(k_j))))``, the two layers shared by the heads (Fan et al. 2020, section 3.2).
 
     The parameters are not in `nn.Linear` modules, which PEFT and quantisers would take for layers of the model. They
-    start as those of `nn.Linear` do; a bias of F2 would cancel in the softmax.
+    are initialised as those of `nn.Linear`; a bias of F2 would cancel in the softmax.
     """
-
-    takes = ("head_dim", "d_mid")
 
     def __init__(self, head_dim: int, d_mid: int) -> None:
         super().__init__()
@@ -24,10 +22,14 @@ class ContextualPrior(Prior):
         self.hidden_bias = nn.Parameter(_uniform(d_mid, fan_in=head_dim))
         self.logit_weight = nn.Parameter(_uniform(1, d_mid, fan_in=d_mid))
 
-    def forward(self, key: Tensor, visible: Tensor) -> Tensor:
+    @classmethod
+    def build(cls, head_dim: int, d_mid: int) -> ContextualPrior:
+        return cls(head_dim, d_mid)
+
+    def forward(self, key: Tensor, mask: Tensor) -> Tensor:
         hidden = linear(key.to(self.hidden_weight.dtype), self.hidden_weight, self.hidden_bias)  # (B, H, S, d_mid)
         logits = linear(torch.relu(hidden), self.logit_weight).transpose(-1, -2)  # (B, H, 1, S)
-        return log_softmax_visible(logits.to(torch.promote_types(logits.dtype, torch.float32)), visible)
+        return masked_log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), mask)
 
 
 def _uniform(*shape: int, fan_in: int) -> Tensor:

@@ -1,16 +1,16 @@
-"""A prior that knows nothing of the keys."""
+"""Prior that is the same for all keys."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from .base import Prior, log_softmax_visible
+from .base import Prior, masked_log_softmax
 
 
 class FixedPrior(Prior):
-    """Uniform over the visible keys. (A constant Gamma shape, `alpha`, is a matter of the posterior's KL.)"""
+    """Uniform over the keys that the mask allows. (A constant Gamma shape, `alpha`, is part of the distribution.)"""
 
-    def forward(self, key: Tensor, visible: Tensor) -> Tensor:
+    def forward(self, key: Tensor, mask: Tensor) -> Tensor:
         dtype = torch.promote_types(key.dtype, torch.float32)
-        return log_softmax_visible(torch.zeros((), dtype=dtype, device=key.device).expand(visible.shape), visible)
+        return masked_log_softmax(torch.zeros((), dtype=dtype, device=key.device).expand(mask.shape), mask)

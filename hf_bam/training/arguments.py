@@ -11,10 +11,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ..config import CHOICES as BAM_CHOICES
-from ..config import BamConfig
+from ..config import option_fields as bam_fields
 from ..fields import CHOICES, describe, is_number, type_name
-from ..presets import PRESETS
+from ..families.presets import PRESETS
 from ..tasks import TASKS
 from ..tasks.classification import SentenceTask
 from ..tasks.glue import SPECS as GLUE
@@ -182,9 +181,9 @@ def make_parser(command: str, prog: str | None = None) -> argparse.ArgumentParse
     text = f"Set the options of this group to named values: {', '.join(PRESETS)}."
     _add(group, "bam.preset", {"choices": PRESETS, "type": str.lower, "metavar": "NAME", "help": text})
     taken = {option for action in parser._actions for option in action.option_strings}
-    for item in dataclasses.fields(BamConfig):
+    for cls, item in bam_fields().values():
         prefix = "bam_" if f"--{item.name}" in taken else ""
-        _add(group, f"bam.{item.name}", keywords(BamConfig, item, default=True), prefix)
+        _add(group, f"bam.{item.name}", keywords(cls, item, default=True), prefix)
     return parser
 
 
@@ -211,7 +210,7 @@ def keywords(cls: type, item: dataclasses.Field[Any], default: bool = False) -> 
     text = re.sub(r'`"([^`"]*)"`', r"\1", describe(cls).get(item.name, "")).replace("`", "")
     if default and item.default not in (dataclasses.MISSING, None, "", False):
         text += f" Default: {item.default:g}." if is_number(item.default) else f" Default: {item.default}."
-    choices = item.metadata.get(CHOICES) or (BAM_CHOICES.get(item.name) if cls is BamConfig else None)
+    choices = item.metadata.get(CHOICES)
     options: dict[str, Any] = {"help": text.replace("%", "%%")}
     if choices:
         return options | {"choices": choices}

@@ -10,7 +10,7 @@ from hf_bam.attention.noise import NoiseSeed
 from hf_bam.families import Weibull
 from hf_bam.priors import Gamma
 
-from .cases import LAWS, MASKS, PATHS, SCALE, SEED, B, Case, D, H, S, T, choose
+from .cases import FAMILIES, MASKS, PATHS, SCALE, SEED, B, Case, D, H, S, T, choose
 
 
 def assert_same(actual, expected, tolerance=1e-5):
@@ -31,11 +31,11 @@ def assert_agrees(case, tolerance=1e-5):
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 @pytest.mark.parametrize("noise", ["entry", "key", "token"])
-def test_outputs_kl_and_gradients(monkeypatch, path, mask, law, noise):
+def test_outputs_kl_and_gradients(monkeypatch, path, mask, family, noise):
     choose(monkeypatch, path)
-    assert_agrees(Case({"noise": noise, **law}, mask))
+    assert_agrees(Case({"noise": noise, **family}, mask))
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -106,8 +106,8 @@ def test_vanishing_noise_gives_plain_attention(monkeypatch, path, causal):
 def test_large_scores(monkeypatch, path):
     """Scores of pretrained models reach 50 and more, with keys that get nothing."""
     choose(monkeypatch, path)
-    for law in (LAWS["weibull"], LAWS["lognormal"]):
-        case = Case(law, MASKS["padding"])
+    for family in (FAMILIES["weibull"], FAMILIES["lognormal"]):
+        case = Case(family, MASKS["padding"])
         case.inputs[0] = (case.inputs[0] * 20).detach().requires_grad_()
         assert case.exact()[0].isfinite().all()
         assert_agrees(case, tolerance=5e-5)

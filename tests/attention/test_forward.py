@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from hf_bam import BamConfig
-from hf_bam.attention.forward import bam_attention_forward
+from hf_bam.attention.interface import bam_attention_forward
 from hf_bam.attention.layer import BamLayer
 from hf_bam.attention.runtime import Frame, Runtime
 
@@ -22,7 +22,7 @@ class Attention(nn.Module):
 
     def __init__(self, **settings):
         super().__init__()
-        self.bam = BamLayer.build(BamConfig(**settings), Runtime(), head_dim=D)
+        self.bam = BamLayer(BamConfig(**settings).settings, Runtime(), head_dim=D)
 
     def forward(self, query, key, value, mask=None, **kwargs):
         self.bam.runtime.frame = self.frame = Frame(self)

@@ -33,7 +33,7 @@ def run(n, causal, noise):
     """Largest tensor made in a forward and backward pass, and number of elements kept between them."""
     query, key, value = (torch.randn(1, HEADS, n, WIDTH, requires_grad=True) for _ in range(3))
     log_psi = torch.randn(1, HEADS, 1, n).log_softmax(-1).requires_grad_() if noise == "entry" else None
-    counted = torch.ones(1, n, dtype=torch.bool) if noise == "key" else None
+    query_mask = torch.ones(1, n, dtype=torch.bool) if noise == "key" else None
     mask = AttentionMask((1, HEADS, n, n), causal=causal)
     kept = {}
 
@@ -44,7 +44,7 @@ def run(n, causal, noise):
     options = {"posterior": Weibull(5.0), "prior": Gamma(1.0), "seed": NoiseSeed(0), "scale": 1.0, "noise": noise}
     with Largest() as largest:
         with saved_tensors_hooks(keep, lambda x: x):
-            done = attend(query, key, value, mask=mask, log_psi=log_psi, counted=counted, **options)
+            done = attend(query, key, value, mask=mask, log_psi=log_psi, query_mask=query_mask, **options)
             loss = sum(x.sum() for x in (done.output, done.kl, done.received) if x is not None)
         loss.backward()
     return largest.elements, sum(kept.values())

@@ -24,7 +24,7 @@ from hf_bam.families import Lognormal, Weibull
 from .cases import PATHS, Case, choose
 
 HEADS, ROWS, KEYS = 16, 128, 512  # a million draws
-LAWS = {
+FAMILIES = {
     "weibull": (
         Weibull(1.5),
         lambda z: stats.weibull_min(1.5, scale=1 / stats.weibull_min(1.5).mean()).cdf(np.exp(z)),
@@ -62,7 +62,7 @@ def words(seed, heads=HEADS, rows=ROWS, keys=KEYS):
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(("posterior", "cdf"), LAWS.values(), ids=LAWS)
+@pytest.mark.parametrize(("posterior", "cdf"), FAMILIES.values(), ids=FAMILIES)
 def test_a_million_draws_fit_their_law(path, posterior, cdf):
     noise = draw(path, posterior, seed=11).flatten().double().numpy()
     assert stats.kstest(noise, cdf).pvalue > UNLIKELY
@@ -176,7 +176,7 @@ def test_gradient_checkpointing_draws_the_same_noise_again(monkeypatch, path):
     case = Case({"k": 1.0})
 
     def layer(query, key, value):
-        options = {"posterior": case.layer.posterior, "scale": 1.0, "mask": case.attention_mask}
+        options = {"posterior": case.family.posterior, "scale": 1.0, "mask": case.attention_mask}
         return attend(query, key, value, seed=NoiseSeed(new_seed()), **options).output
 
     torch.manual_seed(3)

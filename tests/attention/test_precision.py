@@ -7,6 +7,8 @@ import pytest
 import torch
 
 import hf_bam
+from hf_bam.attention.call import AttentionCall
+from hf_bam.attention.mask import AttentionMask
 
 from ..models import PROMISED
 from .test_forward import Attention
@@ -17,10 +19,12 @@ MODES = {"bf16 autocast": torch.bfloat16, "fp16 autocast": torch.float16, "pure 
 @pytest.mark.parametrize("name", PROMISED)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    "settings", [{}, {"noise": "key"}, {"family": "lognormal"}], ids=["weibull", "key", "lognormal"]
+    "settings",
+    [{"k": 1e6}, {"k": 1e6, "noise": "key"}, {"family": "lognormal", "sigma": 1e-6}],
+    ids=["weibull", "key", "lognormal"],
 )
 def test_losses_and_gradients_are_finite_and_close_to_float32(name, mode, settings):
-    model, batch = hf_bam.patch(PROMISED[name].build(), k=1e6, **settings).train(), PROMISED[name].batch()
+    model, batch = hf_bam.patch(PROMISED[name].build(), **settings).train(), PROMISED[name].batch()
     reference = model(**batch)
     if MODES[mode] is None:
         model.to(torch.bfloat16)
@@ -49,6 +53,7 @@ def test_noise_is_unbiased(dtype, autocast):
 
 def test_pure_bfloat16_draws_its_noise_in_float32():
     layer = Attention(k=1.0).to(torch.bfloat16).bam
-    noise = layer.log_noise(*torch.zeros(2, 2, 3, 50, 8, dtype=torch.bfloat16), use=0)
+    query, key, value = torch.zeros(3, 2, 3, 50, 8, dtype=torch.bfloat16)
+    noise = layer.family.log_noise(AttentionCall(layer, 0, query, key, value, AttentionMask((2, 3, 50, 50)), scale=1.0))
     assert noise.dtype == torch.float32
     assert noise.unique().numel() > 0.99 * noise.numel()  # bfloat16 has too few values for that

@@ -99,7 +99,7 @@ def test_the_kernel_checks_what_it_is_given():
         "row_seeds": {"seed": NoiseSeed(0, rows=torch.zeros(3, dtype=torch.int64))},
         "first_query": {"seed": NoiseSeed(0, first_query=torch.zeros(1, dtype=torch.int64))},
         "noise": {"noise": torch.zeros(2, 3, 1, 6)},
-        "counted": {"counted": torch.ones(2, 4)},
+        "query_mask": {"query_mask": torch.ones(2, 4)},
     }.items():
         with pytest.raises(ValueError, match=name):
             FusedAttention.apply(query, key, value, None, Spec(**{**good, **bad}))

@@ -1,4 +1,4 @@
-"""Patched models on the Hub: the real clients against the helper."""
+"""Patched models on the Hub: the real clients against the local server."""
 
 import re
 
@@ -12,6 +12,7 @@ import hf_bam
 from hf_bam.integrations.cards import model_card
 
 from ..models import bert, marian, text, translation
+from .cases import assert_same_model, sample_logits
 
 REPO = "somebody/tiny"
 PUSHES = {"of the model": lambda model, *args, **kw: model.push_to_hub(*args, **kw), "of hf_bam": hf_bam.push_to_hub}
@@ -23,37 +24,21 @@ def push(request, hub):
 
 
 def trained(build=bert, **settings):
-    """A patched model whose prior network is not what it was at the start."""
-    model = hf_bam.patch(build(), k=2.0, **settings).eval()
+    """Return a patched model whose prior network is not the initial one."""
+    model = hf_bam.patch(build(), **(settings or {"k": 2.0})).eval()
     for name, parameter in model.named_parameters():
         if ".bam." in name:
             torch.nn.init.normal_(parameter)
     return model
 
 
-def draw(model, batch):
-    with torch.no_grad(), hf_bam.sampling(model, seed=3):
-        return model(**batch).logits
-
-
-@torch.no_grad()
-def assert_same(model, other, batch):
-    assert type(model) is type(other)
-    assert hf_bam.get_config(model) == hf_bam.get_config(other)
-    assert model.state_dict().keys() == other.state_dict().keys()
-    for name, tensor in model.state_dict().items():
-        assert torch.equal(tensor, other.state_dict()[name]), name
-    torch.testing.assert_close(model(**batch).logits, other(**batch).logits, rtol=0, atol=0)
-    torch.testing.assert_close(draw(model, batch), draw(other, batch), rtol=0, atol=0)
-
-
 @pytest.mark.parametrize(("build", "batch"), [(bert, text), (marian, translation)], ids=["bert", "marian"])
-def test_a_pushed_model_comes_back_by_its_name(push, build, batch):
+def test_a_pushed_model_can_be_loaded_by_its_name(push, build, batch):
     model, batch = trained(build), batch()
     push(model, "tiny")
     loaded = hf_bam.from_pretrained(REPO)
-    assert_same(loaded, model, batch)
-    assert not torch.allclose(draw(loaded, batch), loaded(**batch).logits)
+    assert_same_model(loaded, model, batch)
+    assert not torch.allclose(sample_logits(loaded, batch), loaded(**batch).logits)
 
 
 def test_files_and_header_are_those_of_a_bam_model(push):
@@ -80,31 +65,31 @@ def test_revisions_are_kept_apart(push):
     push(second, "tiny", revision="lognormal")
     push(third, "tiny")
     for revision, model in {commit: first, "v1": first, "lognormal": second, None: third}.items():
-        assert_same(hf_bam.from_pretrained(REPO, revision=revision), model, text())
+        assert_same_model(hf_bam.from_pretrained(REPO, revision=revision), model, text())
 
 
-def test_a_pull_request_leaves_main_alone(hub):
+def test_a_pull_request_does_not_change_main(hub):
     model = trained()
     hf_bam.push_to_hub(model, "tiny", create_pr=True)
     assert list(hub.repos[REPO].files()) == [".gitattributes"]
-    assert_same(hf_bam.from_pretrained(REPO, revision="refs/pr/1"), model, text())
+    assert_same_model(hf_bam.from_pretrained(REPO, revision="refs/pr/1"), model, text())
 
 
-def test_shards_come_back(hub):
+def test_shards(hub):
     model = trained()
     hf_bam.push_to_hub(model, "tiny", max_shard_size="50KB")
     assert sum(name.startswith("model-0000") for name in hub.repos[REPO].files()) > 1
-    assert_same(hf_bam.from_pretrained(REPO), model, text())
+    assert_same_model(hf_bam.from_pretrained(REPO), model, text())
 
 
-def test_plain_transformers_loads_the_deterministic_model_and_the_log_says_so(hub, log):
+def test_plain_transformers_loads_the_deterministic_model_with_a_warning(hub, log):
     model = trained()
     hf_bam.push_to_hub(model, "tiny")
     log.clear()
     plain = AutoModelForSequenceClassification.from_pretrained(REPO)
     (message,) = log.messages
     assert f"hf_bam.from_pretrained({REPO!r})" in message
-    AutoModel.from_pretrained(REPO)  # here the classifier is left over
+    AutoModel.from_pretrained(REPO)  # the classifier is an unexpected key here
     assert "classifier.weight" in log.text
     assert type(plain) is BertForSequenceClassification
     assert not hf_bam.is_patched(plain)
@@ -121,7 +106,7 @@ def test_the_snippets_of_the_card_run(hub, tokenizer, capsys):
     assert "Classification(" in capsys.readouterr().out
 
 
-def test_a_card_of_ones_own_goes_along_with_its_figures(hub, tmp_path):
+def test_a_given_card_is_uploaded_with_its_figures(hub, tmp_path):
     model, figure = trained(), tmp_path / "risk.png"
     figure.write_bytes(b"\x89PNG")
     card = model_card(model, repo_id=REPO, metrics={"accuracy": 0.9}, dataset="stanfordnlp/sst2", figures=[figure])
@@ -134,15 +119,15 @@ def test_a_card_of_ones_own_goes_along_with_its_figures(hub, tmp_path):
 
 def test_the_repository_keeps_the_card_that_it_has(hub):
     hf_bam.push_to_hub(trained(), "tiny")
-    words = b"---\nlicense: mit\n---\nWords of ours.\n"
-    HfApi().upload_file(path_or_fileobj=words, path_in_repo="README.md", repo_id=REPO)
+    content = b"---\nlicense: mit\n---\nA custom card.\n"
+    HfApi().upload_file(path_or_fileobj=content, path_in_repo="README.md", repo_id=REPO)
     hf_bam.push_to_hub(trained(), "tiny")
     card = ModelCard.load(REPO)
     assert card.data.license == "mit"
-    assert "Words of ours." in card.text
+    assert "A custom card." in card.text
 
 
-def test_an_adapter_comes_back_with_its_prior(hub):
+def test_an_adapter_is_loaded_with_its_prior(hub):
     bert().push_to_hub("base")
     base = AutoModelForSequenceClassification.from_pretrained("somebody/base")
     lora = LoraConfig(target_modules=["query"], init_lora_weights=False)
@@ -150,12 +135,12 @@ def test_an_adapter_comes_back_with_its_prior(hub):
     hf_bam.push_to_hub(model, "tiny")
     card = ModelCard.load(REPO)
     assert (card.data.base_model, card.data.base_model_relation) == ("somebody/base", "adapter")
-    assert_same(hf_bam.from_pretrained(REPO), model, batch)
+    assert_same_model(hf_bam.from_pretrained(REPO), model, batch)
     plain = AutoModelForSequenceClassification.from_pretrained(REPO)
     torch.testing.assert_close(plain(**batch).logits, model(**batch).logits)
 
 
-def test_what_is_missing_is_said_in_words(hub):
+def test_missing_models_raise_with_the_way_out(hub):
     with pytest.raises(OSError, match="somebody/else is not a local folder and is not a valid model identifier"):
         hf_bam.from_pretrained("somebody/else")
     hf_bam.push_to_hub(trained(), "tiny", private=True)
@@ -168,7 +153,7 @@ def test_what_is_missing_is_said_in_words(hub):
         hf_bam.from_pretrained("somebody/plain")
 
 
-def test_a_model_that_is_not_patched_is_refused_before_anything_is_made(hub):
+def test_a_model_that_is_not_patched_raises_before_any_request(hub):
     with pytest.raises(ValueError, match="not patched"):
         hf_bam.push_to_hub(bert(), "tiny")
     assert hub.requests == []

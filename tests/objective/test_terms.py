@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from hf_bam.objective import KlTerm, annealed, total_kl
+from hf_bam.objective import KlTerm, annealed, reduce_terms
 
 
 def term(total, count, queries=None):
@@ -26,13 +26,13 @@ def test_an_example_without_entries_does_not_count():
 
 def test_layers_are_averaged_or_summed():
     terms = [term([[2.0]], [[1]]), term([[6.0]], [[1]])]
-    assert total_kl(terms, "mean").item() == 4.0
-    assert total_kl(terms, "sum").item() == 8.0
+    assert reduce_terms(terms, "mean")["kl"].item() == 4.0
+    assert reduce_terms(terms, "sum")["kl"].item() == 8.0
 
 
 def test_no_stochastic_layer_is_an_error():
     with pytest.raises(ValueError, match="no attention layer was sampled"):
-        total_kl([], "mean")
+        reduce_terms([], "mean")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ import torch
 from scipy import stats
 
 import hf_bam
+from hf_bam.attention.call import AttentionCall
+from hf_bam.attention.mask import AttentionMask
 
 from ..models import ARCHITECTURES, PAD, bert, classification, gpt2, llama, marian, text, translation
 
@@ -62,22 +64,27 @@ def test_forwards_repeat_within_the_context_and_rows_differ():
     assert torch.equal(grouped[0], grouped[1])
 
 
-def test_held_noise_follows_the_law():
+def call(layer, batch, length):
+    tensors = torch.zeros(3, batch, 4, length, 8)
+    return AttentionCall(layer, 0, *tensors, AttentionMask((batch, 4, length, length)), scale=1.0)
+
+
+def test_fixed_noise_follows_its_distribution():
     model = hf_bam.patch(bert(), k=2.0).eval()
     with hf_bam.sampling(model, seed=0, fixed=True):
         layer = model.bert.encoder.layer[0].attention.self.bam
-        noise = layer.log_noise(*torch.zeros(2, 40, 4, 30, 8), use=0)
+        noise = layer.family.log_noise(call(layer, 40, 30))
     s = noise.double().exp().flatten().numpy()
     from ..families.test_weibull import scipy_weibull
 
     assert stats.kstest(s[::7], scipy_weibull(2.0, 1.0).cdf).pvalue > 1e-3
 
 
-def test_layers_hold_different_noise():
+def test_layers_have_different_fixed_noise():
     model = hf_bam.patch(marian(), k=2.0).eval()
     layers = [module.bam for module in model.modules() if hasattr(module, "bam")]
     with hf_bam.sampling(model, seed=0, fixed=True):
-        noises = torch.stack([layer.log_noise(*torch.zeros(2, 2, 4, 5, 8), use=0) for layer in layers])
+        noises = torch.stack([layer.family.log_noise(call(layer, 2, 5)) for layer in layers])
     assert noises.flatten(1).unique(dim=0).shape[0] == len(layers)
 
 

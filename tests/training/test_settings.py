@@ -5,7 +5,7 @@ import yaml
 
 from hf_bam import BamConfig
 from hf_bam.fields import check_fields
-from hf_bam.presets import TABLE_9
+from hf_bam.families.presets import TABLE_9
 from hf_bam.tasks import TASKS, get_task
 from hf_bam.training import resolve
 from hf_bam.training.files import parse_value, read_yaml, write_yaml

@@ -1,4 +1,4 @@
-"""Stochastic attention by query blocks in torch alone: for machines without a compiler, for GPUs, for other laws."""
+"""Stochastic attention by query blocks in torch alone: for machines without a compiler, GPUs, other posteriors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ...objective import kl_divergence
-from ...priors.base import log_softmax_visible
+from ...priors.base import masked_log_softmax
 from ..noise import dropout_factor, log_noise
 from .spec import Spec, row_blocks
 
@@ -15,7 +15,7 @@ Parts = tuple[Tensor, Tensor | None, Tensor | None]
 
 
 def attend_by_blocks(query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, spec: Spec) -> Parts:
-    """What [`FusedAttention`][hf_bam.attention.backends.function.FusedAttention] computes, with the same noise.
+    """Compute what [`FusedAttention`][hf_bam.attention.backends.function.FusedAttention] does, with the same noise.
 
     A block is computed again in the backward pass.
     """
@@ -51,31 +51,30 @@ def _block(
     spec: Spec,
 ) -> Parts:
     rows, count = slice(first, first + query.shape[2]), key.shape[2]
-    visible = spec.mask.block(rows, query.device)
+    mask = spec.mask.rows(rows, query.device)
     scores = (query @ key.transpose(-1, -2)) * spec.scale
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if (bias := spec.mask.bias) is not None:
         scores = scores + (bias if bias.shape[2] == 1 else bias[:, :, rows])
-    scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
-    log_p = None if logits is None and spec.counted is None else scores.log_softmax(dim=-1)
+    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    log_p = None if logits is None and spec.query_mask is None else scores.log_softmax(dim=-1)
 
     kl = received = None
     if logits is not None and log_p is not None:
-        kl = _row_kl(log_p, logits, visible, spec)
-    if spec.counted is not None and log_p is not None:
-        seen = log_p.exp().masked_fill(~visible, 0.0)
-        received = torch.einsum("bhts,bt->bhs", seen, spec.counted[:, rows].to(seen))
+        kl = _row_kl(log_p, logits, mask, spec)
+    if spec.query_mask is not None and log_p is not None:
+        weights = log_p.exp().masked_fill(~mask, 0.0)
+        received = torch.einsum("bhts,bt->bhs", weights, spec.query_mask[:, rows].to(weights))
     noise = log_noise(spec.posterior, keys, count) if spec.noise is None else spec.noise
-    weights = (scores + noise.to(scores.dtype)).softmax(dim=-1).masked_fill(~visible, 0.0)
+    weights = (scores + noise.to(scores.dtype)).softmax(dim=-1).masked_fill(~mask, 0.0)
     if spec.dropout > 0:
         weights = weights * dropout_factor(spec.dropout, keys, count)
     return weights.to(value.dtype) @ value, kl, received
 
 
-def _row_kl(log_p: Tensor, logits: Tensor, visible: Tensor, spec: Spec) -> Tensor:
-    """(B, H, R), the KL of each row over the keys it sees, with the prior normalised over them."""
-    log_psi = log_softmax_visible(logits.to(log_p.dtype).unsqueeze(2), visible)
-    assert spec.prior is not None
-    shown = (x.masked_fill(~visible, 0.0) for x in (log_p, log_psi))
-    kl = kl_divergence(spec.posterior, spec.prior, *shown)
-    return kl.masked_fill(~visible, 0.0).sum(dim=-1)
+def _row_kl(log_p: Tensor, logits: Tensor, mask: Tensor, spec: Spec) -> Tensor:
+    """Return the KL of each row over the keys of its mask, (B, H, R), with the prior normalised over them."""
+    log_psi = masked_log_softmax(logits.to(log_p.dtype).unsqueeze(2), mask)
+    log_p, log_psi = (x.masked_fill(~mask, 0.0) for x in (log_p, log_psi))
+    kl = kl_divergence(spec.posterior, spec.prior, log_p, log_psi)
+    return kl.masked_fill(~mask, 0.0).sum(dim=-1)

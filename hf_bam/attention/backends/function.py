@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...families import Lognormal, Posterior, Weibull
-from ...priors import Gamma, LognormalPrior, PriorDistribution
+from ...priors import Gamma, LognormalPrior
 from . import native
 from .blocks import attend_by_blocks
 from .spec import Spec
@@ -22,7 +22,7 @@ POSTERIORS: dict[type[Posterior], Callable[[Any], dict[str, float]]] = {
     Weibull: lambda q: {"family": 0, "k": q.k, "spread": 1 / q.k, "offset": -math.lgamma(1 + 1 / q.k)},
     Lognormal: lambda q: {"family": 1, "sigma": q.sigma, "spread": q.sigma, "offset": -(q.sigma**2) / 2},
 }
-"""The posteriors that the kernel knows, with their numbers in its terms."""
+"""Posteriors of the kernel, with their parameters in its terms."""
 
 
 def _gamma(prior: Gamma) -> dict[str, float]:
@@ -32,15 +32,15 @@ def _gamma(prior: Gamma) -> dict[str, float]:
     return {"beta": prior.beta, "shape_slope": 1.0, "shape_offset": offset}
 
 
-PRIORS: dict[type[PriorDistribution], Callable[[Any], dict[str, float]]] = {
+PRIORS: dict[type, Callable[[Any], dict[str, float]]] = {
     Gamma: _gamma,
     LognormalPrior: lambda p: {"sigma_prior": p.sigma_prior},
 }
-"""The priors that the kernel knows, likewise."""
+"""Priors of the kernel, likewise."""
 
 
-def knows(posterior: Posterior, prior: PriorDistribution | None) -> bool:
-    """Whether the kernel can draw from the posterior and compute its KL to the prior."""
+def knows(posterior: Posterior, prior: Any) -> bool:
+    """Return whether the kernel can sample the posterior and compute its KL to the prior, if there is one."""
     return type(posterior) in POSTERIORS and (prior is None or type(prior) in PRIORS)
 
 
@@ -52,7 +52,7 @@ class FusedAttention(torch.autograd.Function):
 
     Returns:
         Output (B, H, T, D_v) as a view of (B, T, H, D_v); KL (B, H, T) or None without `logits`; sums of the soft
-        attention over the counted queries, (B, H, S), or None without `spec.counted`.
+        attention over the queries of `spec.query_mask`, (B, H, S), or None without one.
     """
 
     @staticmethod
@@ -65,7 +65,7 @@ class FusedAttention(torch.autograd.Function):
         kl = None if logits is None else torch.empty_like(lse)
         views = {"query": query, "key": key, "value": value, "output": output}
         given = {"logits": logits, "lse": lse, "noisy_lse": noisy_lse, "kl": kl}
-        received = _run(spec, views, given, sums=spec.counted is not None)
+        received = _run(spec, views, given, sums=spec.query_mask is not None)
         ctx.spec = spec
         ctx.set_materialize_grads(False)
         output = output.to(value.dtype)
@@ -102,7 +102,7 @@ class FusedAttention(torch.autograd.Function):
 def _differentiable_grads(
     query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, spec: Spec, grads: tuple[Tensor | None, ...]
 ) -> Iterator[Tensor | None]:
-    """Gradients that can be differentiated again, through torch."""
+    """Return gradients that can be differentiated again, through torch."""
     # Views: the logits follow from the keys, and that way of the gradient is not ours.
     query, key, value = (x.view_as(x) for x in (query, key, value))
     logits = None if logits is None else logits.view_as(logits)
@@ -114,7 +114,7 @@ def _differentiable_grads(
 
 
 def _run(spec: Spec, views: dict[str, Tensor], given: dict[str, Tensor | None], *, sums: bool) -> Tensor | None:
-    """Runs the kernel.
+    """Run the kernel.
 
     Args:
         views: tensors (B, H, T or S, D) and such with parts before, under their names in `kernel/call.h`.
@@ -127,12 +127,12 @@ def _run(spec: Spec, views: dict[str, Tensor], given: dict[str, Tensor | None], 
     batch, heads, queries, keys = shape = spec.mask.shape
     parts = _parts(spec)
     columns = torch.empty(batch, heads, parts, keys, dtype=torch.float32) if sums else None
-    masks = {"visible": spec.mask.visible, "bias": spec.mask.bias}
+    masks = {"allowed": spec.mask.allowed, "bias": spec.mask.bias}
     views = {name: _with_rows(x.float()) for name, x in views.items()}
     for name, mask in masks.items():
         if mask is not None:
             views[name] = _with_rows(mask.expand(*mask.shape[:-1], keys)).expand(shape)
-    given = {"noise": spec.noise, "counted": spec.counted, "columns": columns, **given}
+    given = {"noise": spec.noise, "query_mask": spec.query_mask, "columns": columns, **given}
     tensors = {name: x.float().contiguous() for name, x in given.items() if x is not None}
     seeds = {"row_seeds": spec.seed.rows, "first_query": spec.seed.first_query, "first_key": spec.seed.first_key}
     tensors |= {name: x.to("cpu", torch.int64).contiguous() for name, x in seeds.items() if x is not None}
@@ -160,28 +160,28 @@ def _run(spec: Spec, views: dict[str, Tensor], given: dict[str, Tensor | None], 
 
 
 def _check(spec: Spec, views: dict[str, Tensor], tensors: dict[str, Tensor]) -> None:
-    """Raises `ValueError` where the memory of a tensor is not what the kernel takes it for."""
+    """Raise `ValueError` where the memory of a tensor is not what the kernel takes it for."""
     batch, heads, queries, keys = spec.mask.shape
     rows = {"key": keys, "value": keys, "key_grad": keys, "value_grad": keys}
     for name, view in views.items():
-        first, last = view.shape[-4:-1], {"visible": torch.bool}.get(name, torch.float32)
+        first, last = view.shape[-4:-1], {"allowed": torch.bool}.get(name, torch.float32)
         if first != (batch, heads, rows.get(name, queries)) or view.dtype != last or view.device.type != "cpu":
             raise ValueError(f"{name} has shape {tuple(view.shape)} and {view.dtype} in a call of {spec.mask.shape}.")
     by_query, by_key = batch * heads * queries, batch * heads * keys
     sizes = dict.fromkeys(("lse", "noisy_lse", "kl", "kl_grad"), by_query)
     sizes |= dict.fromkeys(("noise", "logits", "mean_grad"), by_key) | {"columns": by_key * _parts(spec)}
-    sizes |= dict.fromkeys(("row_seeds", "first_query", "first_key"), batch) | {"counted": batch * queries}
+    sizes |= dict.fromkeys(("row_seeds", "first_query", "first_key"), batch) | {"query_mask": batch * queries}
     for name, tensor in tensors.items():
         if tensor.numel() != sizes[name] or tensor.device.type != "cpu":
             raise ValueError(f"{name} has {tensor.numel()} numbers in a call of {spec.mask.shape}.")
 
 
 def _parts(spec: Spec) -> int:
-    """Into how many jobs the rows of a head are cut, so that all threads have some."""
+    """Return the number of jobs into which the rows of a head are cut, so that all threads have some."""
     batch, heads, queries, _ = spec.mask.shape
     return max(1, min(queries // _LEAST, -(-2 * torch.get_num_threads() // (batch * heads))))
 
 
 def _with_rows(x: Tensor) -> Tensor:
-    """The tensor with contiguous rows."""
+    """Return the tensor with contiguous rows."""
     return x if x.stride(-1) == 1 else x.contiguous()

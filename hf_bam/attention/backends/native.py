@@ -1,4 +1,4 @@
-"""The compiled kernel, built from the folder `kernel` by the machine's own C compiler at first use.
+"""Compiled kernel, built from the folder `kernel` by the machine's own C compiler at first use.
 
 Without a compiler, or with `HF_BAM_KERNEL=0` in the environment, everything runs in torch.
 """
@@ -30,19 +30,19 @@ _int, _float, _pointer = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 
 
 class View(ctypes.Structure):
-    """A tensor (part, batch, head, row, contiguous numbers), as `kernel/call.h` declares it."""
+    """Tensor (part, batch, head, row, contiguous numbers), as `kernel/call.h` declares it."""
 
     _fields_ = (("data", _pointer), *((name, _int) for name in ("part", "batch", "head", "row")))
 
     @classmethod
     def of(cls, tensor: Tensor) -> View:
-        """Of a tensor with four or five dimensions, the last one contiguous."""
+        """Return the view of a tensor with four or five dimensions, the last one contiguous."""
         strides = (0, *tensor.stride())[-5:-1]
         return cls(tensor.data_ptr(), *strides)
 
 
 class Call(ctypes.Structure):
-    """The arguments of a call, as `kernel/call.h` declares and explains them."""
+    """Arguments of a call, as `kernel/call.h` declares and explains them."""
 
     _fields_ = (
         *((name, _int) for name in ("batch", "heads", "rows", "keys", "width", "value_width", "parts", "causal")),
@@ -50,9 +50,9 @@ class Call(ctypes.Structure):
         ("family", _int),
         *((name, _float) for name in ("scale", "spread", "offset", "dropout")),
         *((name, _float) for name in ("shape_slope", "shape_offset", "beta", "k", "sigma", "sigma_prior")),
-        *((name, View) for name in ("query", "key", "value", "output", "visible", "bias")),
+        *((name, View) for name in ("query", "key", "value", "output", "allowed", "bias")),
         *((name, View) for name in ("output_grad", "query_grad", "key_grad", "value_grad")),
-        *((name, _pointer) for name in ("noise", "logits", "counted", "mean_grad", "kl_grad")),
+        *((name, _pointer) for name in ("noise", "logits", "query_mask", "mean_grad", "kl_grad")),
         *((name, _pointer) for name in ("lse", "noisy_lse", "kl", "columns")),
         *((name, _pointer) for name in ("row_seeds", "first_query", "first_key")),
     )
@@ -63,7 +63,7 @@ def _cache() -> Path:
 
 
 def _compile(compiler: str, flags: tuple[str, ...]) -> Path | None:
-    """The library built with these flags, from the cache if it is there; None when the compiler refuses."""
+    """Return the library built with these flags, from the cache if it is there; None when the compiler fails."""
     files = sorted(SOURCES.iterdir())
     text = b"".join(file.read_bytes() for file in files) + " ".join((compiler, *flags)).encode()
     target = _cache() / f"attention-{hashlib.sha256(text).hexdigest()[:16]}.so"
@@ -82,7 +82,7 @@ def _compile(compiler: str, flags: tuple[str, ...]) -> Path | None:
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """The compiled functions, or None where they cannot be had."""
+    """Return the compiled functions; None where there is no compiler."""
     compiler = shutil.which(os.environ.get("CC") or "cc")
     if compiler is None or os.environ.get("HF_BAM_KERNEL") == "0":
         return None
@@ -101,12 +101,12 @@ def library() -> ctypes.CDLL | None:
 
 
 def available() -> bool:
-    """Whether the compiled kernel can run; the first call compiles, which takes a few seconds once per machine."""
+    """Return whether the compiled kernel can run. The first call compiles it: a few seconds, once per machine."""
     return library() is not None
 
 
 def run(call: Call) -> None:
-    """Runs a call on the memory that its pointers name."""
+    """Run a call on the memory that its pointers name."""
     loaded = library()
     if loaded is None:
         raise RuntimeError("There is no compiled kernel here: install a C compiler, or use the portable path.")

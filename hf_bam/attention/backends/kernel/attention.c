@@ -24,7 +24,7 @@ typedef struct {
     float *result;                              /* (block, columns): output, or gradient of the queries */
     float *scratch;                             /* two rows */
     float *columns;                             /* one row, or null */
-    Keys seen;                                  /* by the row that was worked on last, */
+    Keys allowed;                               /* for the row that was worked on last, */
     Row before;                                 /* which is this one */
 } Job;
 
@@ -56,10 +56,10 @@ static float *take(float **memory, int64_t count) {
 /* Divides some memory, and says how much of it is needed. */
 static int64_t lay_out(const Call *c, Job *j, float *memory) {
     float *end = memory;
-    j->seen.seen = take(&end, c->keys);
-    j->seen.psi = take(&end, c->keys);
-    j->seen.target = take(&end, c->keys);
-    j->seen.slope = take(&end, c->keys);
+    j->allowed.flags = take(&end, c->keys);
+    j->allowed.psi = take(&end, c->keys);
+    j->allowed.target = take(&end, c->keys);
+    j->allowed.slope = take(&end, c->keys);
     j->scratch = take(&end, 2 * c->keys);
     j->keys_transposed = take(&end, j->keys * c->width);
     j->scores = take(&end, j->block * j->keys);
@@ -90,8 +90,8 @@ static void copy_out(const float *from, int64_t stride, int64_t rows, int64_t co
 static void run_rows(const Call *c, Job *j, int64_t start, int64_t rows, int64_t keys) {
     for (int64_t i = 0; i < rows; i++) {
         Row r = locate(c, j->batch * c->heads + j->head, start + i);
-        if (start + i == j->first || !same_keys(&r, &j->before)) prepare_keys(c, &r, &j->seen);
-        run_row(c, &r, &j->seen, keys, j->scores + i * j->keys, j->score_grads ? j->score_grads + i * j->keys : NULL,
+        if (start + i == j->first || !same_keys(&r, &j->before)) prepare_keys(c, &r, &j->allowed);
+        run_row(c, &r, &j->allowed, keys, j->scores + i * j->keys, j->score_grads ? j->score_grads + i * j->keys : NULL,
                 j->scratch, j->columns);
         j->before = r;
     }

@@ -9,14 +9,14 @@
 #define PRAGMA(x) _Pragma(TEXT(x))
 #define REDUCE(...) PRAGMA(omp simd reduction(__VA_ARGS__))
 
-/* Score of a hidden key: its weight is 0 beside any visible one. */
+/* Score of a hidden key: its weight is 0 beside any allowed one. */
 static const float HIDDEN = -1e30f;
 static const float EULER = 0.5772156649f;
 
 typedef struct {
     int64_t batch, head, row;   /* its place; the head counts through the batch */
     int64_t n;                  /* keys n.. are hidden by causality */
-    const uint8_t *visible;
+    const uint8_t *allowed;
     const float *bias;
     uint32_t first, second;     /* of the generator */
 } Row;
@@ -31,18 +31,18 @@ static Row locate(const Call *c, int64_t head, int64_t row) {
         .head = head,
         .row = row,
         .n = c->causal && row + 1 < c->keys ? row + 1 : c->keys,
-        .visible = (const uint8_t *)at(&c->visible, 1, b, h, row),
+        .allowed = (const uint8_t *)at(&c->allowed, 1, b, h, row),
         .bias = (const float *)at(&c->bias, sizeof(float), b, h, row),
         .first = (uint32_t)bits + (c->first_key ? (uint32_t)c->first_key[b] * KEY_STEP : 0),
         .second = (uint32_t)(bits >> 32),
     };
 }
 
-static void mask_scores(const Row *r, const float *restrict seen, float *restrict s) {
+static void mask_scores(const Row *r, const float *restrict flags, float *restrict s) {
     if (r->bias)
         for (int64_t j = 0; j < r->n; j++) s[j] += r->bias[j];
-    if (r->visible)
-        for (int64_t j = 0; j < r->n; j++) s[j] = seen[j] > 0.0f ? s[j] : HIDDEN;
+    if (r->allowed)
+        for (int64_t j = 0; j < r->n; j++) s[j] = flags[j] > 0.0f ? s[j] : HIDDEN;
 }
 
 static void add_noise(const Call *c, const Row *r, float *restrict s) {
@@ -86,7 +86,7 @@ static float log_sum_exp(const float *x, int64_t n) {
 
 typedef struct {
     int64_t count;
-    float *seen;    /* 1 or 0 */
+    float *flags;   /* 1 for a key that the mask allows, else 0 */
     float *psi;     /* prior attention, 0 where hidden */
     float *target;  /* Weibull: alpha, 0 where hidden; Lognormal: log Psi, shifted by the difference of the means */
     float *slope;   /* Weibull: digamma(1 + alpha), for the gradient */
@@ -96,14 +96,14 @@ typedef struct {
 
 static void prepare_gamma(const Call *c, const Row *r, Keys *k, const float *logits, float log_sum) {
     const float slope = c->shape_slope, offset = c->shape_offset - slope * log_sum;
-    const float *restrict seen = k->seen;
+    const float *restrict flags = k->flags;
     float *restrict alpha = k->target, *restrict digamma = k->slope;
     float total = 0.0f, constant = 0.0f;
-    for (int64_t j = 0; j < r->n; j++) alpha[j] = seen[j] * exp_(offset + slope * logits[j]);
+    for (int64_t j = 0; j < r->n; j++) alpha[j] = flags[j] * exp_(offset + slope * logits[j]);
     REDUCE(+ : total, constant)
     for (int64_t j = 0; j < r->n; j++) {
         total += alpha[j];
-        constant += seen[j] * (lgamma1p(alpha[j]) - offset - slope * logits[j]);
+        constant += flags[j] * (lgamma1p(alpha[j]) - offset - slope * logits[j]);
     }
     k->total = total;
     k->constant = constant;
@@ -112,17 +112,17 @@ static void prepare_gamma(const Call *c, const Row *r, Keys *k, const float *log
 }
 
 static void prepare_prior(const Call *c, const Row *r, Keys *k) {
-    const float *restrict logits = c->logits + r->head * c->keys, *restrict seen = k->seen;
+    const float *restrict logits = c->logits + r->head * c->keys, *restrict flags = k->flags;
     float *restrict psi = k->psi, *restrict target = k->target;
     float sum = 0.0f, top = HIDDEN;
     REDUCE(max : top)
     for (int64_t j = 0; j < r->n; j++) {
-        float logit = seen[j] > 0.0f ? logits[j] : HIDDEN;
+        float logit = flags[j] > 0.0f ? logits[j] : HIDDEN;
         top = logit > top ? logit : top;
     }
     REDUCE(+ : sum)
     for (int64_t j = 0; j < r->n; j++) {
-        psi[j] = seen[j] * exp_(logits[j] - top);
+        psi[j] = flags[j] * exp_(logits[j] - top);
         sum += psi[j];
     }
     const float log_sum = top + log_(sum), inverse = 1.0f / sum;
@@ -136,15 +136,15 @@ static void prepare_prior(const Call *c, const Row *r, Keys *k) {
 }
 
 static int same_keys(const Row *r, const Row *before) {
-    return r->n == before->n && (r->visible == before->visible || !memcmp(r->visible, before->visible, (size_t)r->n));
+    return r->n == before->n && (r->allowed == before->allowed || !memcmp(r->allowed, before->allowed, (size_t)r->n));
 }
 
 static void prepare_keys(const Call *c, const Row *r, Keys *k) {
-    const uint8_t *visible = r->visible;
-    float *restrict seen = k->seen;
+    const uint8_t *allowed = r->allowed;
+    float *restrict flags = k->flags;
     int64_t count = 0;
-    for (int64_t j = 0; j < r->n; j++) seen[j] = !visible || visible[j] ? 1.0f : 0.0f;
-    for (int64_t j = 0; j < r->n; j++) count += seen[j] > 0.0f;
+    for (int64_t j = 0; j < r->n; j++) flags[j] = !allowed || allowed[j] ? 1.0f : 0.0f;
+    for (int64_t j = 0; j < r->n; j++) count += flags[j] > 0.0f;
     k->count = count;
     if (k->count && c->logits && (c->kl || c->kl_grad)) prepare_prior(c, r, k);
 }
@@ -152,7 +152,7 @@ static void prepare_keys(const Call *c, const Row *r, Keys *k) {
 /* ---- KL of a row, and its gradient ---- */
 
 static float row_kl(const Call *c, const Row *r, const Keys *k, const float *s, float lse) {
-    const float *restrict target = k->target, *restrict seen = k->seen;
+    const float *restrict target = k->target, *restrict flags = k->flags;
     float sum = 0.0f;
     if (c->family == WEIBULL) {
         const float linear = EULER / c->k - c->offset - logf(c->beta) + lse;
@@ -162,7 +162,7 @@ static float row_kl(const Call *c, const Row *r, const Keys *k, const float *s, 
     }
     REDUCE(+ : sum)
     for (int64_t j = 0; j < r->n; j++) {
-        float d = seen[j] > 0.0f ? s[j] - lse - target[j] : 0.0f;
+        float d = flags[j] > 0.0f ? s[j] - lse - target[j] : 0.0f;
         sum += d * d;
     }
     const float precision = 0.5f / (c->sigma_prior * c->sigma_prior);
@@ -174,13 +174,13 @@ static float row_kl(const Call *c, const Row *r, const Keys *k, const float *s, 
 static void weibull_grad(const Call *c, const Row *r, const Keys *k, const float *restrict log_p, float grad,
                          float *restrict score_grad, float *restrict t, float *restrict columns) {
     const float linear = EULER / c->k - c->offset - logf(c->beta), total = k->total, slope = c->shape_slope * grad;
-    const float *restrict alpha = k->target, *restrict digamma = k->slope, *restrict seen = k->seen;
+    const float *restrict alpha = k->target, *restrict digamma = k->slope, *restrict flags = k->flags;
     const float *restrict psi = k->psi;
     float sum = 0.0f;
     REDUCE(+ : sum)
     for (int64_t j = 0; j < r->n; j++) {
         score_grad[j] += grad * (total * exp_(log_p[j]) - alpha[j]);
-        t[j] = slope * (alpha[j] * (linear - log_p[j] + digamma[j]) - seen[j]);
+        t[j] = slope * (alpha[j] * (linear - log_p[j] + digamma[j]) - flags[j]);
         sum += t[j];
     }
     for (int64_t j = 0; j < r->n; j++) columns[j] += t[j] - psi[j] * sum;
@@ -189,11 +189,11 @@ static void weibull_grad(const Call *c, const Row *r, const Keys *k, const float
 static void lognormal_grad(const Call *c, const Row *r, const Keys *k, const float *restrict log_p, float grad,
                            float *restrict score_grad, float *restrict t, float *restrict columns) {
     const float weight = grad / (c->sigma_prior * c->sigma_prior);
-    const float *restrict target = k->target, *restrict seen = k->seen, *restrict psi = k->psi;
+    const float *restrict target = k->target, *restrict flags = k->flags, *restrict psi = k->psi;
     float sum = 0.0f;
     REDUCE(+ : sum)
     for (int64_t j = 0; j < r->n; j++) {
-        t[j] = seen[j] > 0.0f ? weight * (log_p[j] - target[j]) : 0.0f;
+        t[j] = flags[j] > 0.0f ? weight * (log_p[j] - target[j]) : 0.0f;
         sum += t[j];
     }
     for (int64_t j = 0; j < r->n; j++) {
@@ -205,7 +205,7 @@ static void lognormal_grad(const Call *c, const Row *r, const Keys *k, const flo
 /* Gradient through the sums of attention over queries. */
 static void mean_grad(const Call *c, const Row *r, const float *restrict log_p, float *restrict score_grad) {
     const float *grad = c->mean_grad + r->head * c->keys;
-    const float weight = c->counted[r->batch * c->rows + r->row];
+    const float weight = c->query_mask[r->batch * c->rows + r->row];
     float sum = 0.0f;
     REDUCE(+ : sum)
     for (int64_t j = 0; j < r->n; j++) sum += exp_(log_p[j]) * grad[j];
@@ -216,13 +216,14 @@ static void mean_grad(const Call *c, const Row *r, const float *restrict log_p, 
 
 static void forward_row(const Call *c, const Row *r, const Keys *k, float *restrict s, float *restrict columns) {
     const int64_t place = r->head * c->rows + r->row;
-    mask_scores(r, k->seen, s);
-    if (c->kl || c->counted) {
-        const float lse = log_sum_exp(s, r->n), counted = c->counted ? c->counted[r->batch * c->rows + r->row] : 0.0f;
+    mask_scores(r, k->flags, s);
+    if (c->kl || c->query_mask) {
+        const float lse = log_sum_exp(s, r->n);
+        const float kept = c->query_mask ? c->query_mask[r->batch * c->rows + r->row] : 0.0f;
         c->lse[place] = lse;
         if (c->kl) c->kl[place] = row_kl(c, r, k, s, lse);
-        if (c->counted)
-            for (int64_t j = 0; j < r->n; j++) columns[j] += counted * exp_(s[j] - lse);
+        if (c->query_mask)
+            for (int64_t j = 0; j < r->n; j++) columns[j] += kept * exp_(s[j] - lse);
     }
     add_noise(c, r, s);
     float top = maximum(s, r->n), sum = 0.0f;
@@ -241,7 +242,7 @@ static void backward_row(const Call *c, const Row *r, const Keys *k, float *rest
                          float *restrict log_p, float *restrict t, float *restrict columns) {
     const int64_t place = r->head * c->rows + r->row;
     const float lse = c->lse[place], noisy_lse = c->noisy_lse[place];
-    mask_scores(r, k->seen, s);
+    mask_scores(r, k->flags, s);
     if (c->kl_grad || c->mean_grad)
         for (int64_t j = 0; j < r->n; j++) log_p[j] = s[j] - lse;
     add_noise(c, r, s);

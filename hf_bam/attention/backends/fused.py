@@ -1,0 +1,166 @@
+"""Backends of the score stage: attention with noisy scores, without a matrix of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...families import Posterior, ScoreFamily
+from ...objective import KlTerm
+from ..call import AttentionCall
+from ..mask import AttentionMask
+from ..noise import NoiseSeed, log_noise
+from . import native
+from .blocks import Parts, attend_by_blocks
+from .function import FusedAttention, knows
+from .spec import Spec
+
+Compute = Callable[[Tensor, Tensor, Tensor, Tensor | None, Spec], Parts]
+
+
+class Blocks:
+    """Backend of torch operations over blocks of queries, for every device and dtype."""
+
+    compute: Compute = staticmethod(attend_by_blocks)
+
+    def supports(self, call: AttentionCall) -> bool:
+        """Return whether the scores are masked products with noise, and nobody asks for the weights.
+
+        A compiler gets the matrix: it fuses what it can trace.
+        """
+        family = None if call.layer is None else call.layer.family
+        learned = call.mask.bias is not None and call.mask.bias.requires_grad
+        more = call.wants_weights or call.softcap is not None or call.position_bias is not None or learned
+        return not torch.compiler.is_compiling() and isinstance(family, ScoreFamily) and not more
+
+    def run(self, call: AttentionCall) -> tuple[Tensor, None]:
+        """Return the output, (B, T, H, D_v); in training the KL goes to the open forward pass."""
+        assert call.layer is not None
+        family: ScoreFamily = call.layer.family
+        options: dict[str, Any] = {"mask": call.mask, "scale": call.scale, "dropout": call.dropout}
+        options |= {"posterior": family.posterior, "noise": family.noise, "seed": call.seed()}
+        tensors = (call.query, call.key, call.value)
+        if not call.layer.training or not family.has_kl:
+            done = attend(*tensors, **options, compute=self.compute)
+            if call.layer.training:
+                call.collect([family.without_kl(call)])
+        elif family.noise == "entry":
+            batch, heads, queries, keys = call.mask.shape
+            all_queries = torch.ones(batch, queries, dtype=torch.bool, device=call.query.device)
+            network: Any = call.layer.prior
+            log_psi = network(call.key, call.mask.keys(all_queries)).expand(batch, heads, 1, keys)
+            options |= {"prior": family.prior_distribution, "log_psi": log_psi}
+            done = attend(*tensors, **options, compute=self.compute)
+            assert done.kl is not None
+            call.collect([KlTerm(done.kl, call.mask.count_keys(call.query.device), call.query_mask())])
+        else:
+            query_mask = family.shared_query_mask(call)
+            done = attend(*tensors, **options, query_mask=query_mask, compute=self.compute)
+            assert done.received is not None
+            call.collect([family.shared_kl_term(done.received, query_mask, call)])
+        return done.output, None
+
+
+class Native(Blocks):
+    """Backend of the compiled kernel, for CPUs."""
+
+    compute: Compute = staticmethod(FusedAttention.apply)
+
+    def supports(self, call: AttentionCall) -> bool:
+        if call.layer is None or not super().supports(call):
+            return False
+        family: ScoreFamily = call.layer.family
+        return runs_natively(call.query, call.key, family.posterior, family.prior_distribution)
+
+
+def runs_natively(query: Tensor, key: Tensor, posterior: Posterior, prior: Any) -> bool:
+    """Return whether there is a compiled kernel and it takes these tensors and distributions."""
+    on_cpu = query.device.type == "cpu" and query.dtype != torch.float64
+    return on_cpu and knows(posterior, prior) and query.numel() > 0 and key.numel() > 0 and native.available()
+
+
+@dataclass(frozen=True)
+class Attended:
+    """Result of a stochastic attention call.
+
+    Attributes:
+        output: (B, T, H, D_v), contiguous.
+        kl: (B, T) nats for each query, summed over heads and the keys of its mask; None without a prior.
+        received: (B, H, S) soft attention that each key gets from the queries of `query_mask`; None without one.
+    """
+
+    output: Tensor
+    kl: Tensor | None
+    received: Tensor | None
+
+
+@torch.compiler.disable
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    posterior: Posterior,
+    seed: NoiseSeed,
+    scale: float,
+    mask: AttentionMask,
+    dropout: float = 0.0,
+    noise: str = "entry",
+    prior: Any = None,
+    log_psi: Tensor | None = None,
+    query_mask: Tensor | None = None,
+    compute: Compute | None = None,
+) -> Attended:
+    """Compute attention with sampled weights, and its KL, without a matrix of weights.
+
+    Args:
+        query: (B, H, T, D).
+        key: (B, H, S, D).
+        value: (B, H, S, D_v).
+        posterior: the distribution of the noise.
+        seed: of noise and dropout; the same seed gives the same sample.
+        scale: of the scores.
+        mask: the keys that a query may attend to. Its bias takes no gradient.
+        dropout: probability with which a weight is dropped.
+        noise: `"entry"`, a value for each weight, `"key"`, one for each head and key, or `"token"`, one for each key.
+        prior: the prior distribution, if the KL of rows is wanted.
+        log_psi: (B, H, 1, S) log prior attention of the keys, if the KL of rows is wanted. For a query whose mask has
+            only some of them it is normalised over these.
+        query_mask: (B, T) queries whose soft attention is summed for each key, if that is wanted.
+        compute: the implementation; None: the kernel where it runs, else torch.
+    """
+    check_shapes(query, key, value)
+    if log_psi is not None and prior is None:
+        raise ValueError("log_psi is given without prior; the KL of rows needs both.")
+    device = query.device.type
+    if torch.is_autocast_enabled(device):
+        query, key, value = (x.to(torch.get_autocast_dtype(device)) for x in (query, key, value))
+    if mask.bias is not None:
+        mask = replace(mask, bias=mask.bias.detach().float())
+    shared = None if noise == "entry" else key_noise(posterior, seed, key, shared=noise == "token")
+    spec = Spec(posterior, scale, seed, mask, dropout=dropout, noise=shared, query_mask=query_mask, prior=prior)
+    if compute is None:
+        compute = FusedAttention.apply if runs_natively(query, key, posterior, prior) else attend_by_blocks
+    logits = None if log_psi is None else log_psi.squeeze(2).to(torch.promote_types(query.dtype, torch.float32))
+    with torch.autocast(device, enabled=False):
+        output, kl, received = compute(query, key, value, logits, spec)
+    return Attended(output.transpose(1, 2).contiguous(), None if kl is None else kl.sum(dim=1), received)
+
+
+def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Raise `ValueError` unless (B, H, T, D), (B, H, S, D) and (B, H, S, D_v) fit each other."""
+    fits = query.dim() == key.dim() == value.dim() == 4 and query.shape[:2] == key.shape[:2]
+    if not fits or query.shape[3] != key.shape[3] or key.shape[:3] != value.shape[:3]:
+        shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+        raise ValueError(f"Attention takes (B, H, T, D), (B, H, S, D) and (B, H, S, D_v); the call has {shapes}.")
+
+
+def key_noise(posterior: Posterior, seed: NoiseSeed, key: Tensor, *, shared: bool) -> Tensor:
+    """Return the log noise of each head and key, (B, H, 1, S); shared: the same for all heads."""
+    batch, heads, keys, _ = key.shape
+    generator = seed.for_keys().row_keys(batch, 1 if shared else heads, 1, key.device)
+    return log_noise(posterior, generator, keys).expand(batch, heads, 1, keys).contiguous()

@@ -1,0 +1,93 @@
+"""One attention call: its tensors, its mask and its random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..families import Stage
+from ..families.scores import uniform as global_uniform
+from ..objective import LossTerm
+from .layer import BamLayer
+from .mask import AttentionMask
+from .noise import NoiseSeed, random_bits, uniform
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionCall:
+    """Arguments of one attention call. Families see it as [`Call`][hf_bam.families.Call].
+
+    Attributes:
+        layer: Bayesian layer of the module; None where nothing is sampled.
+        use: number of earlier uses of the module in the same forward pass.
+        query, key, value: (B, H, T, D), (B, H, S, D) and (B, H, S, D_v).
+        scale: factor of the scores.
+        dropout: rate of the dropout of the weights.
+        position_bias: (B or 1, H, T, at least S), added to the scores; it may be learned.
+        softcap: bound of the scores, by a tanh.
+        wants_weights: whether the weights are asked for.
+    """
+
+    layer: BamLayer | None
+    use: int
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: AttentionMask
+    scale: float
+    dropout: float = 0.0
+    position_bias: Tensor | None = None
+    softcap: float | None = None
+    wants_weights: bool = False
+
+    def sampled(self, stage: Stage, tensor: Any) -> Any:
+        """Return the tensor of a stage, or a sample in its place if the latent variable is there.
+
+        In training its loss terms go to the open forward pass.
+        """
+        layer = self.layer
+        if layer is None or layer.family.stage != stage:
+            return tensor
+        if layer.training:
+            self.collect(layer.family.terms(tensor, self))
+        return layer.family.sample(tensor, self)
+
+    def collect(self, terms: Iterable[LossTerm]) -> None:
+        """Add loss terms to the open forward pass."""
+        assert self.layer is not None
+        for term in terms:
+            self.layer.collect(term)
+
+    def query_mask(self, required: bool = False) -> Tensor | None:
+        """Return the queries that are not padding, (B, T); None: all, or not known.
+
+        Args:
+            required: raise `RuntimeError` where no forward pass of the model is open, which alone knows them.
+        """
+        assert self.layer is not None
+        batch, _, queries, keys = self.mask.shape
+        return self.layer.query_mask(batch, queries, keys, required)
+
+    def seed(self) -> NoiseSeed:
+        """Return the seed of the noise. In training each call takes a new one from the global generator."""
+        assert self.layer is not None
+        batch, _, queries, keys = self.mask.shape
+        return self.layer.noise_seed((batch, queries, keys), self.use, self.query.device)
+
+    def uniform(self, count: int, *, per_head: bool = True, per_query: bool = True) -> Tensor:
+        """Return uniform random numbers in (0, 1), (B, H or 1, T or 1, count); 1 where heads or queries share them.
+
+        They are a function of the seed and the position. Compiled code that trains draws them from the global
+        generator, which the compiler knows how to restore.
+        """
+        batch, heads, queries, _ = self.mask.shape
+        shape = (batch, heads if per_head else 1, queries if per_query else 1)
+        device = self.query.device
+        if self.layer is not None and self.layer.training and torch.compiler.is_compiling():
+            return global_uniform((*shape, count), device=device)
+        seed = self.seed() if per_query else self.seed().for_keys()
+        return uniform(random_bits(seed.row_keys(*shape, device), count))
