@@ -1,3 +1,5 @@
+"""Fixtures of all tests."""
+
 import logging
 import re
 
@@ -13,7 +15,7 @@ from .hub_server import hub  # noqa: F401  (a fixture)
 
 
 def pytest_collection_modifyitems(items):
-    """The T5 of early transformers 5 has attention of its own and is refused."""
+    """Skip T5 with the early versions of transformers 5, whose T5 does not use the attention interface."""
     if not uses_interface(T5Attention):
         for item in items:
             if "t5" in re.split(r"[\[\]-]", item.name):
@@ -32,19 +34,19 @@ def tokenizer():
 
 @pytest.fixture(scope="session")
 def single_tokenizer():
-    """Without the token types, which only BERT and its like know."""
+    """Return a tokenizer without token types, for models other than BERT."""
     return AutoTokenizer.from_pretrained(get_model_path(), model_input_names=["input_ids", "attention_mask"])
 
 
 @pytest.fixture
 def log(caplog):
-    """Warnings of transformers and huggingface_hub, which keep them from the root logger, whatever was set before."""
+    """Capture warnings of transformers and huggingface_hub, whose loggers do not propagate to the root logger."""
     loggers = [logging.getLogger(name) for name in ("transformers", "huggingface_hub")]
     before = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.addHandler(caplog.handler)
         logger.setLevel(logging.WARNING)
-        logger.propagate = False  # under CI=true transformers passes its messages on, and they would be here twice
+        logger.propagate = False  # with CI=true transformers propagates, and messages would appear twice
     yield caplog
     for logger, (level, propagate) in zip(loggers, before, strict=True):
         logger.removeHandler(caplog.handler)

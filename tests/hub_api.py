@@ -1,4 +1,4 @@
-"""What a small Hugging Face Hub knows and answers; `hub_server` gives it a port."""
+"""State and routes of a small Hugging Face Hub; `hub_server` serves them."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from yaml import YAMLError
 
 USER = "somebody"
 ATTRIBUTES = b"".join(b"%s filter=lfs diff=lfs merge=lfs -text\n" % kind for kind in (b"*.safetensors", b"*.png"))
-LARGE = 10_000_000  # bytes above which a file goes to the large file storage, whatever its name
+LARGE = 10_000_000  # bytes above which a file is stored with LFS, whatever its name
 NAME = r"(?:[\w.-]+/)?[\w.-]+"
 PARTS = {"REPO": f"(?P<repo>{NAME})", "REVISION": "(?P<revision>[^/]+)", "OID": "(?P<oid>[0-9a-f]{64})"}
 CARD_RULES = {"base_model": NAME, "datasets": NAME, "language": "[a-z]{2,3}", "license": "[a-z0-9.-]+"}
@@ -23,8 +23,8 @@ Answer = namedtuple("Answer", "body status headers", defaults=(200, {}))
 Blob = namedtuple("Blob", "oid content lfs")
 
 
-class Refusal(Exception):
-    """By the error code the client tells one 404 from another."""
+class HubError(Exception):
+    """Error response, with the error code by which clients distinguish the kinds of 404."""
 
     def __init__(self, status, message, code="", headers=None, **body):
         headers = {"X-Error-Message": message, "X-Error-Code": code, **(headers or {})}
@@ -33,7 +33,7 @@ class Refusal(Exception):
 
 @dataclass
 class Repo:
-    """Branches and tags name commits; a commit is all files by path."""
+    """Repository: branches and tags name commits, and a commit is all files by path."""
 
     name: str
     private: bool = False
@@ -44,7 +44,7 @@ class Repo:
     def find(self, revision):
         oid = {**self.tags, **self.branches}.get(revision or "main", revision)
         if oid not in self.commits:
-            raise Refusal(404, f"Invalid rev id: {revision}", "RevisionNotFound")
+            raise HubError(404, f"Invalid rev id: {revision}", "RevisionNotFound")
         return oid
 
     def files(self, revision="main"):
@@ -70,17 +70,17 @@ def regular(content):
 @route("GET", "/api/whoami-v2")
 def whoami(hub, request):
     if not request.authorised:
-        raise Refusal(401, "Invalid credentials in Authorization header")
+        raise HubError(401, "Invalid credentials in Authorization header")
     return {"type": "user", "name": USER, "orgs": []}
 
 
 @route("POST", "/api/repos/create")
 def create(hub, request):
-    asked = json.loads(request.body)
-    name = f"{asked.get('organization') or USER}/{asked['name']}"
+    fields = json.loads(request.body)
+    name = f"{fields.get('organization') or USER}/{fields['name']}"
     if name in hub.repos:
-        raise Refusal(409, "You already created this model repo", url=f"{hub.url}/{name}")
-    hub.repos[name] = Repo(name, asked.get("visibility") == "private")
+        raise HubError(409, "You already created this model repo", url=f"{hub.url}/{name}")
+    hub.repos[name] = Repo(name, fields.get("visibility") == "private")
     hub.repos[name].commit("main", {".gitattributes": regular(ATTRIBUTES)})
     return {"url": f"{hub.url}/{name}"}
 
@@ -94,7 +94,7 @@ def validate(hub, request):
     except (ValueError, YAMLError) as error:
         wrong = [str(error)]
     if wrong:
-        raise Refusal(400, "Invalid metadata", errors=[{"message": message} for message in wrong])
+        raise HubError(400, "Invalid metadata", errors=[{"message": message} for message in wrong])
     return {"errors": [], "warnings": []}
 
 
@@ -102,12 +102,12 @@ def validate(hub, request):
 def preupload(hub, request, repo, revision):
     files = repo.files(revision)
     patterns = [line.split()[0] for line in files[".gitattributes"].content.decode().splitlines()]
-    asked = json.loads(request.body)["files"]
-    for file in asked:
+    wanted = json.loads(request.body)["files"]
+    for file in wanted:
         path, known = file["path"], files.get(file["path"])
         lfs = file["size"] > LARGE or any(fnmatch(path, pattern) for pattern in patterns)
         file.update(uploadMode="lfs" if lfs else "regular", shouldIgnore=False, oid=known.oid if known else None)
-    return {"files": asked}
+    return {"files": wanted}
 
 
 @route("POST", r"/REPO\.git/info/lfs/objects/batch")
@@ -122,7 +122,7 @@ def lfs_batch(hub, request, repo):
 @route("PUT", "/storage/OID")
 def store(hub, request, oid):
     if sha256(request.body).hexdigest() != oid:
-        raise Refusal(400, f"This is not the content of {oid}")
+        raise HubError(400, f"This is not the content of {oid}")
     hub.storage[oid] = Blob(oid, request.body, True)
     return {}
 
@@ -155,7 +155,7 @@ def commit(hub, request, repo, revision):
 @route("POST", "/api/models/REPO/branch/(?P<name>[^/]+)")
 def branch(hub, request, repo, name):
     if name in repo.branches:
-        raise Refusal(409, f"Reference already exists: {name}")
+        raise HubError(409, f"Reference already exists: {name}")
     repo.branches[name] = repo.find(json.loads(request.body).get("startingPoint"))
     return {}
 
@@ -180,7 +180,7 @@ def tree(hub, request, repo, revision, folder):
         lfs = {"lfs": about | {"pointerSize": 134}} if blob.lfs else {}
         entries += [{"type": "file", "path": path, **about, **lfs}] if path.startswith(prefix) else []
     if not entries:
-        raise Refusal(404, f"{folder} does not exist on {revision}", "EntryNotFound")
+        raise HubError(404, f"{folder} does not exist on {revision}", "EntryNotFound")
     return entries
 
 
@@ -189,7 +189,7 @@ def resolve(hub, request, repo, revision, path):
     oid = repo.find(revision)
     headers = {"X-Repo-Commit": oid}
     if path not in repo.commits[oid]:
-        raise Refusal(404, "Entry not found", "EntryNotFound", headers)
+        raise HubError(404, "Entry not found", "EntryNotFound", headers)
     blob = repo.commits[oid][path]
     if not blob.lfs:
         return Answer(blob.content, 200, headers | {"ETag": f'"{blob.oid}"'})

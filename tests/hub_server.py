@@ -1,4 +1,4 @@
-"""A small Hugging Face Hub on loopback: as much of its API as the real clients need to push models and load them."""
+"""A small Hugging Face Hub on loopback, with the parts of its API that clients need to push and load models."""
 
 import json
 import re
@@ -13,20 +13,20 @@ import pytest
 import transformers
 from huggingface_hub import constants, hf_api
 
-from .hub_api import ROUTES, Answer, Refusal
+from .hub_api import ROUTES, Answer, HubError
 
 TOKEN = "hf_of_somebody"
-OPEN_TO_ALL = ("/api/validate-yaml", "/storage/")
-"""What needs no token: in the storage an address is a secret of its own."""
+WITHOUT_TOKEN = ("/api/validate-yaml", "/storage/")
+"""Paths that need no token; the addresses of the storage are signed on the real Hub."""
 
 
 class Hub(ThreadingHTTPServer):
-    """The state of the Hub.
+    """Server with the state of the Hub.
 
     Attributes:
-        repos: by name, with all their revisions.
-        storage: large files by their SHA-256. It has an origin of its own, as the real one has.
-        requests: method and path of all that was asked.
+        repos: repositories by name, with all their revisions.
+        storage: large files by their SHA-256. Its host is another one, as on the real Hub.
+        requests: method and path of all requests.
     """
 
     def __init__(self):
@@ -37,6 +37,8 @@ class Hub(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
+    """Handler of one request: finds its route and sends the answer."""
+
     def answer(self):
         address = urlsplit(self.path)
         self.server.requests.append((self.command, unquote(address.path)))
@@ -47,8 +49,8 @@ class Handler(BaseHTTPRequestHandler):
         )
         try:
             found = self.dispatch(address.path, request)
-        except Refusal as refusal:
-            found = refusal.answer
+        except HubError as error:
+            found = error.answer
         self.send(*(found if isinstance(found, Answer) else Answer(found)))
 
     do_GET = do_HEAD = do_POST = do_PUT = answer
@@ -60,15 +62,15 @@ class Handler(BaseHTTPRequestHandler):
                 values = {name: unquote(value) for name, value in match.groupdict("").items()}
                 if "repo" in values:
                     values["repo"] = self.repo(values["repo"], request)
-                if method != "GET" and not request.authorised and not path.startswith(OPEN_TO_ALL):
-                    raise Refusal(401, "Invalid username or password.")
+                if method != "GET" and not request.authorised and not path.startswith(WITHOUT_TOKEN):
+                    raise HubError(401, "Invalid username or password.")
                 return action(self.server, request, **values)
-        raise Refusal(404, f"Nothing answers {method} {path}")
+        raise HubError(404, f"There is no route for {method} {path}")
 
     def repo(self, name, request):
         repo = self.server.repos.get(name)
         if repo is None or (repo.private and not request.authorised):
-            raise Refusal(404 if request.authorised else 401, "Repository not found", "RepoNotFound")
+            raise HubError(404 if request.authorised else 401, "Repository not found", "RepoNotFound")
         return repo
 
     def send(self, body, status, headers):
@@ -81,13 +83,13 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def log_message(self, *args):
-        """Silent."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def hub(tmp_path_factory, monkeypatch):
-    """A Hub of one's own, which huggingface_hub and transformers use in this process; nothing leaves the machine."""
-    # The client uploads large files in a way that its HTTP library no longer likes.
+    """Run a local Hub that huggingface_hub and transformers use in this process; nothing leaves the machine."""
+    # The client uploads large files in a way that its HTTP library has deprecated.
     warnings.filterwarnings("ignore", "Use 'content=<...>'", DeprecationWarning)
     with Hub() as server:
         _connect(server.url, tmp_path_factory.mktemp("huggingface"), monkeypatch)
@@ -100,17 +102,17 @@ def hub(tmp_path_factory, monkeypatch):
 
 
 def _connect(url, home, monkeypatch):
-    """The libraries read their environment on import, so the values are set where they keep them."""
-    kept = {
+    """Point the libraries to a server. They read their environment on import, so their constants are set."""
+    values = {
         "ENDPOINT": url,
         "HUGGINGFACE_CO_URL_TEMPLATE": url + "/{repo_id}/resolve/{revision}/{filename}",
         "HF_HOME": str(home),
         "HF_HUB_CACHE": str(home / "hub"),
         "HF_HUB_DISABLE_TELEMETRY": True,
-        "HF_HUB_DISABLE_XET": True,  # else a client that has hf_xet speaks nothing but Xet
+        "HF_HUB_DISABLE_XET": True,  # otherwise a client with hf_xet uses Xet only
         "HF_HUB_OFFLINE": False,
     }
-    for name, value in kept.items():
+    for name, value in values.items():
         monkeypatch.setattr(constants, name, value)
     monkeypatch.setattr(hf_api.api, "endpoint", url)
     monkeypatch.setattr(transformers.utils.hub, "_hf_api", None, raising=False)

@@ -41,7 +41,7 @@ from transformers import (
 VOCABULARY, PAD, LABELS = 60, 1, 3
 Batch = dict[str, torch.Tensor]
 
-# No dropout: what is random in these models is the attention and nothing else.
+# No dropout: only the attention of these models is random.
 SMALL = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -77,7 +77,7 @@ SMALL_SEQ2SEQ = {
 
 
 def text(lengths: tuple[int, ...] = (7, 5, 3), width: int = 7) -> Batch:
-    """Token ids with padding on the right; real tokens are never the pad token."""
+    """Return token ids with padding on the right; no other token has the id of the padding."""
     mask = (torch.arange(width) < torch.tensor(lengths)[:, None]).long()
     ids = torch.randint(3, VOCABULARY, mask.shape)
     return {"input_ids": ids.where(mask.bool(), torch.tensor(PAD)), "attention_mask": mask}
@@ -93,7 +93,7 @@ def language_model(lengths: tuple[int, ...] = (7, 5, 3), width: int = 7) -> Batc
 
 
 def translation(lengths: tuple[int, ...] = (7, 5, 3), width: int = 7) -> Batch:
-    """Target sentences one token shorter than the source, padded with -100 and without a decoder mask."""
+    """Return a batch with targets one token shorter than the source, padded with -100, and no decoder mask."""
     labels = language_model(tuple(n - 1 for n in lengths), width - 1)["labels"]
     return text(lengths, width) | {"labels": labels}
 
@@ -188,6 +188,8 @@ def whisper(**changes: Any) -> PreTrainedModel:
 
 @dataclass(frozen=True)
 class Architecture:
+    """Builder of a model and of batches for it."""
+
     build: Callable[..., PreTrainedModel]
     batch: Callable[..., Batch]
 

@@ -1,4 +1,4 @@
-"""Several processes of one program, connected by gloo on this machine."""
+"""Launch of several processes of one program, connected by gloo."""
 
 import os
 import socket
@@ -8,13 +8,14 @@ from pathlib import Path
 
 
 def free_port():
+    """Return a port that is not in use."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 def launch(processes, *arguments):
-    """Runs `python *arguments` as this many processes of one group, from the root of the project."""
+    """Run `python *arguments` as this many processes of one group, in the root of the repository."""
     jobs, port = [], free_port()
     for rank in range(processes):
         names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1"}

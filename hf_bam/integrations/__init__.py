@@ -1,5 +1,5 @@
-"""Patched models where other libraries use them: `Trainer`, PEFT, pipelines, saved folders, the Hub and model cards.
+"""Integrations of patched models with other libraries: `Trainer`, PEFT, pipelines, saved folders, the Hub, `evaluate`.
 
-`install` lists every method of other libraries that is wrapped. May import everything up to `prediction`, which it
-imports when it is asked for a prediction.
+`install` lists every method of other libraries that hf_bam wraps. May import `patching` and everything below it,
+`evaluation` and, inside of functions that predict, `prediction`.
 """

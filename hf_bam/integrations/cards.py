@@ -1,4 +1,4 @@
-"""Model cards: what a patched model is, how to use it and how well it does."""
+"""Model cards of patched models for the Hub."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, Template
 from torch import nn
 from transformers import PreTrainedModel
 
+from ..evaluation import tables
 from ..patching import get_config
 from ..patching.state import base_model as transformers_model
 
@@ -30,7 +31,7 @@ TASKS = {
     "MTModel": "translation",
     "ForImageClassification": "image-classification",
 }
-"""The Hub's name of a task, by how a class name ends. Other class names do not tell the task."""
+"""Name of a task on the Hub, by the end of the class name. Other classes have no pipeline tag."""
 
 
 def model_card(
@@ -47,22 +48,21 @@ def model_card(
     language: str | list[str] | None = None,
     training: Mapping[str, Any] | None = None,
 ) -> ModelCard:
-    """A card for the Hub. Sections for which nothing is given are left out.
+    """Return a model card for the Hub. Sections for which nothing is given are left out.
 
     Args:
         model: a patched model, or a PEFT model around one.
-        repo_id: where the model will be, for the snippets.
-        base_model: the Hub's name or the folder of the model that was finetuned. None: what the model was loaded from.
+        repo_id: repository of the model, for the snippets.
+        base_model: name on the Hub or folder of the model that was finetuned. None: that of `from_pretrained`.
         metrics: scores by name. If dataset and task are known too, the header lists them.
-        dataset: what the scores were measured on; the header has it if it can be a name on the Hub.
-        task: the Hub's name of the task, such as "text-classification". None: told from the class, where that is
-            possible.
+        dataset: name of the data set of the scores; in the header if it is a valid name on the Hub.
+        task: name of the task on the Hub, such as "text-classification". None: by the class, if it has one.
         report: further Markdown, such as the `report.md` of [`report`][hf_bam.report].
-        figures: picture files. The card looks for them in `figures/`, where [`push_to_hub`][hf_bam.push_to_hub] puts
+        figures: image files. The card links to them in `figures/`, where [`push_to_hub`][hf_bam.push_to_hub] uploads
             them.
-        license: the Hub's name of the licence. None: that of the base model's own card, if it can be had.
+        license: name of the licence on the Hub. None: that of the base model's card, if it is available.
         language: codes of two or three letters.
-        training: settings of the training, by name.
+        training: training arguments by name.
     """
     if base_model is not None and not os.path.isdir(base_model) and not _is_name(base_model):
         raise ValueError(f"base_model={base_model!r} is neither a folder nor a name that a model can have on the Hub.")
@@ -82,22 +82,22 @@ def model_card(
     content = {
         "name": name,
         "architecture": architecture,
-        "place": repo_id or "path/to/this/model",
+        "repo_id": repo_id or "path/to/this/model",
         "example": _example(root),
-        "settings": settings,
-        "metrics": metrics,
-        "dataset": dataset,
+        "settings": _table("setting", {f"`{key}`": f"`{_text(value)}`" for key, value in settings.items()}),
+        "metrics": _table("score", {key: float(value) for key, value in (metrics or {}).items()}, "lr"),
+        "dataset": _text(dataset or ""),
         "report": report,
-        "figures": {Path(figure).stem: f"figures/{quote(Path(figure).name)}" for figure in figures},
-        "training": training,
+        "figures": {_text(Path(figure).stem): f"figures/{quote(Path(figure).name)}" for figure in figures},
+        "training": _table("setting", training or {}),
     }
     return ModelCard(_template().render(content, header=data.to_yaml(), data=data))
 
 
 def _origin(model: nn.Module, base: str, repo_id: str | None, licence: str | None) -> dict[str, Any]:
-    """The fields of the header about the base model and its licence."""
+    """Return the fields of the header about the base model and its licence."""
     fields = {"license": licence} if licence else _licence(base)
-    # A folder of this machine means nothing to others, and the Hub refuses it.
+    # A local folder means nothing to others, and the Hub rejects it.
     if base == repo_id or os.path.isdir(base) or not _is_name(base):
         return fields
     relation = "finetune" if isinstance(model, PreTrainedModel) else "adapter"
@@ -105,23 +105,23 @@ def _origin(model: nn.Module, base: str, repo_id: str | None, licence: str | Non
 
 
 def _licence(base: str) -> dict[str, str]:
-    """The licence that the base model's own card states; nothing if there is none or the card cannot be had."""
+    """Return the licence in the base model's card; nothing if it has none or the card is not available."""
     try:
         local = os.path.isdir(base)
         header: Any = metadata_load(Path(base, "README.md")) if local else model_info(base, timeout=10).card_data
-    except Exception:  # whatever it is that keeps the card from us, the licence is then not known
+    except Exception:  # whatever the reason, the licence is then not known
         return {}
     names = ("license", "license_name", "license_link")
     return {name: header.get(name) for name in names if header and isinstance(header.get(name), str)}
 
 
 def _is_name(text: str) -> bool:
-    """Whether it can be the name of a repository on the Hub."""
+    """Return whether a text is a valid name of a repository on the Hub."""
     return re.fullmatch(r"[\w.-]+(/[\w.-]+)?", text) is not None
 
 
 def _listed(name: str, metrics: Mapping[str, float], dataset: str | None, task: str | None) -> dict[str, Any]:
-    """The fields of the header about the scores; the Hub lists those that are finite, with their task and dataset."""
+    """Return the fields of the header about the scores: those that are finite, with their task and data set."""
     finite = {metric: float(value) for metric, value in metrics.items() if math.isfinite(value)}
     if not finite or dataset is None or task is None:
         return {}
@@ -130,7 +130,7 @@ def _listed(name: str, metrics: Mapping[str, float], dataset: str | None, task: 
 
 
 def _example(root: PreTrainedModel) -> str | None:
-    """Inputs for a `BamPredictor`, as Python; None for models that it does not serve."""
+    """Return inputs of a `BamPredictor` as Python code; None for models that it does not support."""
     from ..prediction.predictor import head_of
 
     try:
@@ -143,12 +143,16 @@ def _example(root: PreTrainedModel) -> str | None:
 
 
 def _template() -> Template:
-    environment = Environment(loader=PackageLoader("hf_bam"), trim_blocks=True, lstrip_blocks=True)
-    environment.filters["cell"] = _cell
+    environment = Environment(loader=PackageLoader("hf_bam.integrations"), trim_blocks=True, lstrip_blocks=True)
     return environment.get_template("card.md.j2")
 
 
-def _cell(value: Any) -> str:
-    """A value as it stands in a Markdown table."""
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return " ".join(text.split()).replace("|", "\\|")
+def _table(name: str, values: Mapping[str, Any], align: str = "l") -> str:
+    """Return a Markdown table of names and values; an empty text without any."""
+    body = [(key, _text(value)) for key, value in values.items()]
+    return tables.markdown_table((name, "value"), body, align) if body else ""
+
+
+def _text(value: Any) -> str:
+    """Return a value as one line; four digits of a float, which settings such as a learning rate need."""
+    return f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())

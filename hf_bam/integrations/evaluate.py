@@ -1,7 +1,7 @@
-"""The metrics as modules of the `evaluate` library: `BamCalibration().compute(predictions=..., references=...)`.
+"""Metrics for the `evaluate` library: `BamCalibration().compute(predictions=..., references=...)`.
 
 evaluate collects batches over the first axis, so the predictions of a classifier are (B, S, C) here: for each input a
-list of draws. Nothing is downloaded, and a single process writes nothing to disk.
+list of samples. Nothing is downloaded, and a single process writes nothing to disk.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ SCORES: dict[str, Callable[[Numbers], Array]] = {
     "top_probability": lambda samples: 1 - top_probability(samples),
     "top_std": top_std,
 }
-"""Uncertainties by name, the higher the more doubtful."""
+"""Uncertainties by name; higher is more uncertain."""
 
 
 class BamMetric(evaluate.Metric):
-    """A metric of classification draws. Keyword arguments are those of `evaluate.Metric`."""
+    """Base class of metrics of classification samples. Keyword arguments are those of `evaluate.Metric`."""
 
     features_ = Features({"predictions": ListOf(ListOf(Value("float32"))), "references": Value("int64")})
-    inputs = "predictions: (B, S, C) class probabilities of S draws for each input. references: (B,) class indices."
+    inputs = "predictions: (B, S, C) class probabilities of S samples for each input. references: (B,) class indices."
 
     def __init__(self, **settings: Any) -> None:
-        # Cache files are how several processes meet; one process needs none.
+        # Several processes exchange their predictions through cache files; one process needs none.
         settings.setdefault("keep_in_memory", settings.get("num_process", 1) == 1)
         super().__init__(**settings)
 
@@ -62,12 +62,12 @@ class BamMetric(evaluate.Metric):
         )
 
     def _build_data_dir(self) -> str:
-        """evaluate makes the folder of its cache files also when it keeps everything in memory."""
+        """Return the cache folder without creating it when everything stays in memory."""
         return self._data_dir_root if self.keep_in_memory else super()._build_data_dir()
 
 
 class BamCalibration(BamMetric):
-    """nll, brier, ece and mce of the mean over draws; options of `compute`: bins, binning, classwise."""
+    """nll, brier, ece and mce of the mean over samples; options of `compute`: bins, binning, classwise."""
 
     def _compute(
         self,
@@ -77,7 +77,7 @@ class BamCalibration(BamMetric):
         binning: Binning = "width",
         classwise: bool = False,
     ) -> dict[str, float]:
-        samples = _draws_first(predictions)
+        samples = _samples_first(predictions)
         return {
             "nll": nll(references, samples),
             "brier": brier(references, samples),
@@ -93,7 +93,7 @@ class BamSelective(BamMetric):
         self, predictions: Numbers, references: Numbers, uncertainty: str = "predictive_entropy"
     ) -> dict[str, float]:
         check_choice(uncertainty, "uncertainty", tuple(SCORES))
-        labels, samples = labelled_samples(references, _draws_first(predictions))
+        labels, samples = labelled_samples(references, _samples_first(predictions))
         scores, errors = SCORES[uncertainty](samples), predicted_classes(samples) != labels
         return {
             "error_auroc": error_auroc(errors, scores),
@@ -104,19 +104,19 @@ class BamSelective(BamMetric):
 
 
 class BamPavpu(BamMetric):
-    """pavpu, with certainty by a t-test between the two likeliest classes; options of `compute`: threshold, paired."""
+    """pavpu, by a t-test between the two most probable classes; options of `compute`: threshold, paired."""
 
     def _compute(
         self, predictions: Numbers, references: Numbers, threshold: Numbers = THRESHOLD, paired: bool = False
     ) -> dict[str, float | Array]:
-        return {"pavpu": pavpu(references, _draws_first(predictions), threshold, paired)}
+        return {"pavpu": pavpu(references, _samples_first(predictions), threshold, paired)}
 
 
 class BamTextDiversity(BamMetric):
-    """distinct_1, distinct_2, exact and token_f1 agreement of the texts drawn for an input, mean over the inputs."""
+    """distinct_1, distinct_2, exact and token_f1 agreement of the samples of an input, mean over the inputs."""
 
     features_ = Features({"predictions": ListOf(Value("string"))})
-    inputs = "predictions: for each input a list of at least two strings, its draws."
+    inputs = "predictions: for each input a list of at least two strings, its samples."
 
     def _compute(self, predictions: Sequence[Sequence[str]]) -> dict[str, float]:
         scores: dict[str, Callable[[Sequence[str]], float]] = {
@@ -128,9 +128,9 @@ class BamTextDiversity(BamMetric):
         return {name: float(np.mean([score(texts) for texts in predictions])) for name, score in scores.items()}
 
 
-def _draws_first(predictions: Numbers) -> Array:
-    """(B, S, C) to (S, B, C)."""
+def _samples_first(predictions: Numbers) -> Array:
+    """Return predictions (B, S, C) as samples (S, B, C)."""
     array = numbers(predictions, "predictions")
     if array.ndim != 3:
-        raise ValueError(f"predictions has shape {array.shape}; expected (B, S, C): inputs, draws, classes.")
+        raise ValueError(f"predictions has shape {array.shape}; expected (B, S, C): inputs, samples, classes.")
     return array.swapaxes(0, 1)

@@ -1,4 +1,4 @@
-"""Whole models: out of a folder or the Hub, and onto the Hub."""
+"""Loading of whole Bayesian models from folders and the Hub, and their upload to the Hub."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from .cards import model_card
 from .serialization import SavedBam, apply, find, read
 
 logger = logging.get_logger("transformers.hf_bam")
-_plain_intended: ContextVar[bool] = ContextVar("hf_bam_plain_is_meant", default=False)
+_no_warning: ContextVar[bool] = ContextVar("hf_bam_no_warning", default=False)
 
 LOCATION = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
-"""Keywords that say where and how to find files on the Hub."""
+"""Keywords of `from_pretrained` for the location of files on the Hub."""
 
 
 def from_pretrained(
     name_or_path: str | os.PathLike[str], *, model_class: type[PreTrainedModel] | None = None, **kwargs: Any
 ) -> Any:
-    """The Bayesian model that `save_pretrained` or `push_to_hub` stored, in evaluation mode.
+    """Load the Bayesian model that `save_pretrained` or `push_to_hub` stored, in evaluation mode.
 
     Args:
-        name_or_path: a folder or a repository of the Hub; of a whole model, or of a PEFT adapter with its BAM file.
-        model_class: the class to load; the one that was saved by default.
+        name_or_path: a folder or a repository of the Hub, with a whole model or with a PEFT adapter and its BAM file.
+        model_class: class of the model; by default the one that was saved.
         kwargs: as for `from_pretrained` of transformers: `revision`, `token`, `dtype`, `num_labels`, ... With an
             adapter they go to its base model.
     """
@@ -58,25 +58,25 @@ def _load(
 
 @contextmanager
 def _without_warning() -> Iterator[None]:
-    """Within this context a plain model out of a Bayesian one is nothing to tell of."""
-    token = _plain_intended.set(True)
+    """Suppress the warning of `warn_plain` inside this context."""
+    token = _no_warning.set(True)
     try:
         yield
     finally:
-        _plain_intended.reset(token)
+        _no_warning.reset(token)
 
 
 def warn_plain(name_or_path: Any) -> None:
-    """Says once in the log that a Bayesian model was loaded as a plain one."""
-    if not _plain_intended.get():
+    """Log once that a Bayesian model was loaded as a plain one."""
+    if not _no_warning.get():
         logger.warning_once(
-            f"{name_or_path} is a Bayesian model, and was loaded as the plain one. "
-            f"hf_bam.from_pretrained({str(name_or_path)!r}) or attn_implementation='bam' gives the Bayesian one."
+            f"{name_or_path} is a Bayesian model and was loaded as a plain one. Load the Bayesian one with "
+            f"hf_bam.from_pretrained({str(name_or_path)!r}) or attn_implementation='bam'."
         )
 
 
 def location_in(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Those of the keywords of `from_pretrained` that say where files are."""
+    """Return those keywords of `from_pretrained` that locate files."""
     return {name: kwargs[name] for name in LOCATION if name in kwargs}
 
 
@@ -117,13 +117,15 @@ def push_to_hub(
     max_shard_size: int | str = "50GB",
     tags: Sequence[str] = (),
 ) -> str:
-    """Uploads a patched model with its tokenizer and a model card, in one commit.
+    """Upload a patched model with its tokenizer and a model card, in one commit.
 
     Args:
-        repo_id: made if it does not exist.
-        card: its text; by default the repository's own card if it has one, or else one made by
+        model: a patched model, or a PEFT model around one.
+        repo_id: created if it does not exist.
+        tokenizer: uploaded with the model.
+        card: text of the card; by default that of the repository, if it has one, or else the result of
             [`model_card`][hf_bam.integrations.cards.model_card].
-        figures: picture files that the card shows, uploaded under their own names in `figures/`.
+        figures: image files of the card, uploaded to `figures/`.
         tags: further tags for the card.
 
     The other arguments are those of transformers' own `push_to_hub`.

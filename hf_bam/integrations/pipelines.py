@@ -1,4 +1,4 @@
-"""Transformers pipelines that tell their doubt: `pipeline("bam-text-classification", model=..., tokenizer=...)`."""
+"""Pipelines of transformers with uncertainty: `pipeline("bam-text-classification", model=..., tokenizer=...)`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from transformers.pipelines import PIPELINE_REGISTRY
 
 
 class BamPipeline(Pipeline):
-    """Runs a [`BamPredictor`][hf_bam.BamPredictor]; its arguments are those of the pipeline and of its calls.
+    """Pipeline of a [`BamPredictor`][hf_bam.BamPredictor], whose arguments the pipeline and its calls take.
 
-    The results are dictionaries with the fields of the predictor's results, but for the draws themselves.
+    The results are dictionaries with the fields of the predictor's results, without the samples themselves.
     """
 
     _load_processor = False
@@ -53,16 +53,20 @@ class BamPipeline(Pipeline):
 
 
 class BamTokenPipeline(BamPipeline):
+    """Pipeline of token classifiers."""
+
     heads = ("tokens",)
 
 
 class BamQuestionPipeline(BamPipeline):
-    """Takes `{"question": ..., "context": ...}` or pairs."""
+    """Pipeline of question answering; takes `{"question": ..., "context": ...}` or pairs."""
 
     heads = ("question-answering",)
 
 
 class BamGenerationPipeline(BamPipeline):
+    """Pipeline of translation and text generation."""
+
     heads = ("generation",)
 
 
@@ -76,7 +80,7 @@ TASKS: dict[str, tuple[type[BamPipeline], Any]] = {
 
 
 def register() -> None:
-    """Makes the pipelines known to transformers, once."""
+    """Register the pipelines with transformers, once."""
     for task, (pipeline, model) in TASKS.items():
         if task not in PIPELINE_REGISTRY.supported_tasks:
             PIPELINE_REGISTRY.register_pipeline(task, pipeline_class=pipeline, pt_model=model, type="text")

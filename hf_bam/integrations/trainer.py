@@ -1,22 +1,77 @@
-"""For people who train with transformers' Trainer."""
+"""Integration with transformers' `Trainer`: a callback, and wrappers of its methods.
+
+The wrappers take the wrapped method first; see [`install`][hf_bam.integrations.install.install].
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from peft import PeftModel
+from torch import Tensor, nn
+from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from ..patching import set_step
+from ..patching import backward, set_step
+from ..patching.state import find_patches, patch_of
+from . import serialization
+
+Method = Callable[..., Any]
 
 
 class BamCallback(TrainerCallback):
-    """Keeps the annealing of the KL weight at the Trainer's global step.
+    """Callback that keeps the annealing of the KL weight at the Trainer's global step.
 
-    Needed where hf_bam cannot count the steps by itself, because the optimizer holds other tensors than the model
-    (DeepSpeed, for instance); harmless everywhere else.
+    Needed where hf_bam does not see the optimizer steps, because the optimizer holds other tensors than the model
+    (with DeepSpeed, for instance); harmless everywhere else.
     """
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         set_step(kwargs["model"], state.global_step)
+
+
+def load_from_checkpoint(method: Method, trainer: Any, directory: str, model: nn.Module | None = None) -> None:
+    """Load a checkpoint together with its prior and annealing step."""
+    method(trainer, directory, model)
+    restore(trainer, trainer.model if model is None else model, directory)
+
+
+def load_best_model(method: Method, trainer: Any) -> None:
+    """Load the best checkpoint together with its prior and annealing step."""
+    method(trainer)
+    restore(trainer, trainer.model, trainer.state.best_model_checkpoint)
+
+
+def restore(trainer: Any, model: nn.Module, directory: str) -> None:
+    """Load the prior and the step of a checkpoint; FSDP, DeepSpeed and other modules have them in their own files."""
+    path = os.path.join(directory, serialization.FILE)
+    if not find_patches(model) or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+        return
+    if os.path.exists(path):
+        serialization.copy_tensors(model, serialization.read(path))
+    elif isinstance(model, (PreTrainedModel, PeftModel)):
+        raise FileNotFoundError(
+            f"{path} is missing: the checkpoint has no prior network and no annealing step, and training would go on "
+            "with new ones. Was the model patched when it was saved?"
+        )
+
+
+def log(method: Method, trainer: Any, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+    """Log the terms of the loss beside it: their means since the last log."""
+    # The Trainer's own logs have these two together, on all processes at once.
+    if find_patches(trainer.model) and {"loss", "learning_rate"} <= logs.keys():
+        means = patch_of(trainer.model).runtime.meter.pop()
+        for name, value in means.items():
+            logs[name] = trainer.accelerator.gather(value).mean().item()
+    method(trainer, logs, *args, **kwargs)
+
+
+def training_step(method: Method, trainer: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """Run a training step with the scale of its loss known to the backward pass, for a loss without the KL."""
+    steps = getattr(trainer, "current_gradient_accumulation_steps", trainer.args.gradient_accumulation_steps)
+    scaler = trainer.accelerator.scaler
+    with backward.scaled((1.0 if scaler is None else scaler.get_scale()) / steps):
+        return method(trainer, *args, **kwargs)

@@ -1,6 +1,6 @@
-"""Run by test_distributed.py in one process or two: writes what training came to in each way of running it.
+"""Program of test_distributed.py, run with one process and with two: writes gradients and weights of each method.
 
-With noise that hardly varies the KL is not random, so that one process and two have to agree.
+With vanishing noise the KL is not random, so that one process and two agree.
 """
 
 import sys
@@ -36,7 +36,7 @@ def data():
 
 
 def share(batch, state):
-    """The rows of this process."""
+    """Return the rows of this process."""
     rows = slice(state.process_index, None, state.num_processes)
     return {name: tensor[rows] for name, tensor in batch.items()}
 
@@ -49,15 +49,15 @@ def gradients(model):
     return {name: whole(p.grad) for name, p in model.named_parameters() if p.grad is not None}
 
 
-def own_loss(model, batch):
-    """A loss that leaves `out.loss`, and with it the KL, alone."""
+def custom_loss(model, batch):
+    """Return a loss that does not use `out.loss` and so has no KL."""
     return cross_entropy(model(**batch).logits, batch["labels"])
 
 
 def ddp(state, name, kl_weight, find_unused, loss=lambda model, batch: model(**batch).loss):
     model = build(name, kl_weight)
     wrapped = DistributedDataParallel(model, find_unused_parameters=find_unused) if state.use_distributed else model
-    for _ in range(2):  # an unused parameter breaks the second forward
+    for _ in range(2):  # an unused parameter raises in the second forward
         model.zero_grad()
         loss(wrapped, share(data(), state)).backward()
     return gradients(model)
@@ -104,7 +104,7 @@ def main(folder):
         for kl_weight in (0.0, 0.5)
         for find_unused in (False, True)
     }
-    results |= {f"own loss {unused}": ddp(state, "bert", 0.5, unused, own_loss) for unused in (False, True)}
+    results |= {f"custom loss {unused}": ddp(state, "bert", 0.5, unused, custom_loss) for unused in (False, True)}
     results["accelerate"] = accelerated(state)
     results["fsdp"] = fsdp(state, folder / f"fsdp-{state.num_processes}")
     if state.is_main_process:

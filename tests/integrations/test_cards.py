@@ -1,3 +1,5 @@
+"""Model cards, in memory, in files and on the Hub."""
+
 import inspect
 import re
 
@@ -14,7 +16,7 @@ from hf_bam.integrations.cards import model_card
 
 from ..models import bart, bert, gpt2, marian, vit, whisper
 
-SECTIONS = ["How to use", "Settings", "Limits", "Licence", "Citation"]
+SECTIONS = ["How to use", "Settings", "Limitations", "Licence", "Citation"]
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +25,7 @@ def model():
 
 
 def reloaded(card, folder):
-    """The card as it is read from a file."""
+    """Return the card as it is read from a file."""
     card.save(folder / "README.md")
     return ModelCard.load(folder / "README.md")
 
@@ -36,7 +38,7 @@ def snippets(card):
     return re.findall(r"^```python\n(.*?)^```", card.text, flags=re.DOTALL | re.MULTILINE)
 
 
-def test_bare_card_says_what_the_model_itself_tells(model, tmp_path):
+def test_a_card_without_arguments_describes_the_model(model, tmp_path):
     card = reloaded(model_card(model), tmp_path)
     assert card.data.to_dict() == {
         "library_name": "hf_bam",
@@ -57,7 +59,7 @@ def test_full_card_comes_back_from_its_file(model, tmp_path):
         base_model="albert/albert-base-v2",
         metrics={"accuracy": np.float32(0.75), "ece": 0.031250001, "nll": float("nan")},
         dataset="stanfordnlp/sst2",
-        report="## Doubt\n\n{{ left }} as it is\n",
+        report="## Uncertainty\n\n{{ left }} as it is\n",
         figures=[tmp_path / "risk coverage.png"],
         license="apache-2.0",
         language=["en", "de"],
@@ -76,7 +78,7 @@ def test_full_card_comes_back_from_its_file(model, tmp_path):
         *SECTIONS[:2],
         "Scores",
         "Figures",
-        "Doubt",
+        "Uncertainty",
         "Training",
         *SECTIONS[2:],
     ]
@@ -113,13 +115,13 @@ def test_model_index_has_the_finite_scores(model, tmp_path):
     ]
 
 
-def test_scores_without_a_dataset_are_in_the_text_alone(model):
+def test_scores_without_a_dataset_are_in_the_text_only(model):
     card = model_card(model, metrics={"accuracy": 0.9})
     assert "model-index" not in card.data.to_dict()
     assert "| accuracy | 0.9 |" in card.text
 
 
-def test_a_dataset_that_is_no_name_of_the_hub_stays_out_of_its_list(model):
+def test_a_dataset_without_a_valid_name_is_not_listed(model):
     card = model_card(model, metrics={"accuracy": 0.9}, dataset="200 film reviews")
     assert "datasets" not in card.data.to_dict()
     assert card.data.eval_results[0].dataset_name == "200 film reviews"
@@ -130,7 +132,7 @@ def test_a_dataset_that_is_no_name_of_the_hub_stays_out_of_its_list(model):
     [(gpt2, "text-generation"), (marian, "translation"), (vit, "image-classification"), (bart, None)],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_task_is_told_from_the_class_where_that_is_possible(build, task):
+def test_the_task_comes_from_the_class_if_it_has_one(build, task):
     model = hf_bam.patch(build())
     assert model_card(model).data.get("pipeline_tag") == task
     assert model_card(model, task="summarization").data.pipeline_tag == "summarization"
@@ -153,8 +155,8 @@ def test_sampling_snippet_runs(tmp_path):
     batch = {"pixel_values": torch.randn(2, 3, 8, 8)}
     names = {"batch": batch}
     exec(snippets(model_card(model, repo_id=str(tmp_path)))[0], names)
-    assert names["draws"].shape == (32, 2, 3)
-    assert names["draws"].std(dim=0).min() > 0
+    assert names["samples"].shape == (32, 2, 3)
+    assert names["samples"].std(dim=0).min() > 0
 
 
 def test_questions_come_with_a_context():
@@ -162,8 +164,8 @@ def test_questions_come_with_a_context():
     assert 'predictor([("Who' in snippets(model_card(model))[0]
 
 
-def test_licence_and_name_come_from_the_folder_that_was_loaded():
-    """A folder's card is read; the folder itself is nobody else's business."""
+def test_the_licence_comes_from_the_folder_that_was_loaded():
+    """The card of a local folder is read, and the folder itself is not named."""
     model = hf_bam.patch(BertModel.from_pretrained(get_model_path()))
     card = model_card(model)
     assert card.data.license == "apache-2.0"
@@ -184,7 +186,7 @@ def test_licence_of_another_kind_keeps_its_name_and_link(model, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["---\nlicense: [\n---\n", "---\n- license\n---\n", "no header"])
-def test_a_base_without_a_readable_card_leaves_the_licence_open(text, model, tmp_path):
+def test_without_a_readable_card_of_the_base_there_is_no_licence(text, model, tmp_path):
     (tmp_path / "README.md").write_text(text)
     card = model_card(model, base_model=str(tmp_path))
     assert "license" not in card.data.to_dict()
@@ -207,18 +209,18 @@ def test_card_passes_the_checks_of_the_hub(hub, model):
     model_card(model, metrics={"accuracy": 0.9}, language="en", **settings).validate()
 
 
-def test_adapters_are_said_to_be_adapters():
+def test_the_card_of_an_adapter_names_its_relation():
     model = hf_bam.patch(get_peft_model(bert(), LoraConfig(target_modules=["query"])))
     card = model_card(model, base_model="albert/albert-base-v2", license="mit")
     assert card.data.base_model_relation == "adapter"
     assert card.data.pipeline_tag == "text-classification"
 
 
-def test_what_cannot_be_a_base_is_refused(model):
+def test_an_invalid_base_model_raises(model):
     with pytest.raises(ValueError, match="base_model='no such/folder/here' is neither a folder nor a name"):
         model_card(model, base_model="no such/folder/here")
 
 
-def test_a_model_that_is_not_patched_gets_no_card():
+def test_a_model_that_is_not_patched_raises():
     with pytest.raises(ValueError, match="not patched"):
         model_card(bert())

@@ -1,4 +1,4 @@
-"""torch.compile: whole graphs, the same numbers, the same law."""
+"""torch.compile: whole graphs, the same numbers, the same distribution of samples."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import hf_bam
 
 from ..models import ARCHITECTURES, bert, classification
 
-# The compiler itself looks at tensors in a way that torch warns of.
+# The compiler itself reads attributes of tensors that torch warns about.
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 
 # Models that compile to one graph before they are patched.
@@ -22,7 +22,7 @@ def _fresh_compiler():
 
 
 def compiled(model):
-    """AOT-compiled forward and backward, without the minutes that code generation takes; raises at a graph break."""
+    """Return the AOT-compiled model, without code generation, which takes minutes; it raises at a graph break."""
     return torch.compile(model, backend="aot_eager", fullgraph=True)
 
 
@@ -46,7 +46,7 @@ def test_a_training_step_has_no_graph_break_and_the_same_gradient(name, noise):
 
 @pytest.mark.parametrize("name", ["gpt2", *(pytest.param(n, marks=pytest.mark.slow) for n in ("bart", "marian"))])
 def test_no_graph_break_is_added(name):
-    """To models that have some already, in their own code."""
+    """Models that have graph breaks in their own code get no further ones."""
     architecture = ARCHITECTURES[name]
     sizes = {"n_layer": 1} if name == "gpt2" else {"encoder_layers": 1, "decoder_layers": 1}
     model, batch = architecture.build(**sizes).train(), architecture.batch()
@@ -71,7 +71,7 @@ def test_sampling_turns_on_and_off():
     assert not torch.allclose(first, second)
 
 
-def test_the_same_law_of_samples():
+def test_the_same_distribution_of_samples():
     model, batch = hf_bam.patch(bert(initializer_range=0.3), k=1.0).eval(), classification((7,), 7)
     many = {name: tensor.repeat(500, *[1] * (tensor.dim() - 1)) for name, tensor in batch.items()}
     with torch.no_grad(), hf_bam.sampling(model):
@@ -80,8 +80,8 @@ def test_the_same_law_of_samples():
     assert stats.ks_2samp(eager, fast).pvalue > 1e-3
 
 
-def test_many_steps_are_not_compiled_again_and_again():
-    """Beyond eight compilations of a function torch gives up, which fullgraph makes an error."""
+def test_many_steps_cause_no_recompilation():
+    """After eight compilations of a function torch stops compiling it, which fullgraph makes an error."""
     model, batch = hf_bam.patch(bert(), k=2.0).train(), classification()
     forward = torch.compile(model, fullgraph=True, backend="eager")
     for _ in range(10):

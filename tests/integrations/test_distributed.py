@@ -1,4 +1,4 @@
-"""Two processes train as one: DDP, Accelerate and FSDP2, on gloo."""
+"""DDP, Accelerate and FSDP2 with two processes give the result of one process; on gloo."""
 
 from pathlib import Path
 
@@ -44,9 +44,9 @@ def test_ddp_gives_the_gradient_of_one_process(folder, model, kl_weight, find_un
 
 
 @pytest.mark.parametrize("find_unused", [False, True])
-def test_ddp_trains_the_kl_of_a_loss_of_ones_own(folder, find_unused):
-    """The gradient is that of the model's own loss, which is the same cross entropy and holds the KL."""
-    for own in both(folder, f"own loss {find_unused}"):
+def test_ddp_trains_the_kl_of_a_custom_loss(folder, find_unused):
+    """The gradient is that of the loss of the model, which is the same cross entropy plus the KL."""
+    for own in both(folder, f"custom loss {find_unused}"):
         assert_same(both(folder, f"ddp bert 0.5 {find_unused}")[0], own)
 
 
@@ -64,7 +64,7 @@ def test_fsdp2_gives_the_weights_of_one_process(folder):
     assert one["bam_step"] == 2
 
 
-def test_a_model_that_fsdp2_has_sharded_is_saved_whole(folder):
+def test_a_sharded_model_is_saved_unsharded(folder):
     batch = classification()
     one, two = (hf_bam.from_pretrained(folder / f"fsdp-{n}", dtype=torch.float64) for n in (1, 2))
     torch.testing.assert_close(two(**batch).logits, one(**batch).logits, rtol=1e-6, atol=1e-9)
@@ -72,7 +72,7 @@ def test_a_model_that_fsdp2_has_sharded_is_saved_whole(folder):
 
 
 @pytest.mark.parametrize("name", ["ddp", "fsdp2", "deepspeed_zero2", "deepspeed_zero3"])
-def test_accelerate_understands_our_configs(name):
+def test_accelerate_reads_the_configs_of_scripts(name):
     path = Path(__file__).parents[2] / "scripts" / "configs" / f"{name}.yaml"
     config = load_config_from_file(str(path))
     assert config.num_processes == 2

@@ -7,7 +7,7 @@ import hf_bam
 
 from ..models import ARCHITECTURES
 
-WAYS = {
+STRATEGIES = {
     "greedy": {},
     "beam": {"num_beams": 3, "num_return_sequences": 2},
     "sampling": {"do_sample": True, "top_k": 10},
@@ -28,16 +28,16 @@ def generate(model, inputs, **settings):
     return model.generate(**inputs, max_new_tokens=6, pad_token_id=1, **settings)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_mean_mode_gives_what_the_plain_model_gives_with_and_without_a_cache(case, way):
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_mean_mode_equals_the_plain_model_with_and_without_a_cache(case, strategy):
     model, inputs = case
-    plain = generate(model, inputs, **WAYS[way])
+    plain = generate(model, inputs, **STRATEGIES[strategy])
     hf_bam.patch(model)
     for use_cache in (True, False):
-        assert torch.equal(generate(model, inputs, use_cache=use_cache, **WAYS[way]), plain)
+        assert torch.equal(generate(model, inputs, use_cache=use_cache, **STRATEGIES[strategy]), plain)
 
 
-def test_a_held_draw_gives_the_same_text_with_and_without_a_cache(case):
+def test_fixed_noise_gives_the_same_text_with_and_without_a_cache(case):
     model, inputs = case
     hf_bam.patch(model, k=0.5)
     texts = []

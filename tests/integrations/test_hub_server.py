@@ -1,4 +1,4 @@
-"""The helper answers the real clients as the Hub would."""
+"""The local server answers the real clients as the Hub does."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def write(folder, files):
     return folder
 
 
-def test_pushed_models_come_back_by_revision(hub):
+def test_pushed_models_are_loaded_by_revision(hub):
     first, second = bert(), bert()
     commit = first.push_to_hub("tiny").oid
     second.push_to_hub("tiny", revision="next")
@@ -40,7 +40,7 @@ def test_pushed_models_come_back_by_revision(hub):
     assert {tag.name: tag.target_commit for tag in names.tags} == {"v1": commit}
 
 
-def test_folders_come_back_as_they_were(api, tmp_path):
+def test_folders_are_downloaded_unchanged(api, tmp_path):
     files = {"config.json": b"{}", "empty.txt": b"", "figures/a b.png": bytes(range(256)), "old/log.txt": b"old"}
     api.upload_folder(repo_id=REPO, folder_path=write(tmp_path / "one", files))
     before = api.model_info(REPO).sha
@@ -56,7 +56,7 @@ def test_folders_come_back_as_they_were(api, tmp_path):
     assert {name: (folder / name).read_bytes() for name in files} == files
 
 
-def test_large_files_and_those_of_a_kind_take_the_large_file_protocol(hub, api, tmp_path):
+def test_large_files_and_files_with_lfs_suffixes_use_lfs(hub, api, tmp_path):
     files = {"model.safetensors": b"tiny", "notes.txt": b"tiny too", "data.txt": b"x" * 10_000_001}
     api.upload_folder(repo_id=REPO, folder_path=write(tmp_path, files))
     assert {len(blob.content) for blob in hub.storage.values()} == {4, 10_000_001}
@@ -71,7 +71,7 @@ def test_large_files_and_those_of_a_kind_take_the_large_file_protocol(hub, api, 
     }
 
 
-def test_what_is_there_is_neither_uploaded_nor_downloaded_again(hub, api, tmp_path):
+def test_existing_files_are_neither_uploaded_nor_downloaded_again(hub, api, tmp_path):
     folder = write(tmp_path, {"model.safetensors": b"tiny", "config.json": b"{}"})
     commit = api.upload_folder(repo_id=REPO, folder_path=folder).oid
     snapshot_download(REPO)
@@ -82,14 +82,14 @@ def test_what_is_there_is_neither_uploaded_nor_downloaded_again(hub, api, tmp_pa
     assert not [path for method, path in hub.requests if method == "GET" and "/api/" not in path]
 
 
-def test_pull_requests_leave_main_alone(api):
+def test_pull_requests_do_not_change_main(api):
     upload = {"path_or_fileobj": b"{}", "path_in_repo": "config.json", "repo_id": REPO}
     assert api.upload_file(**upload, create_pr=True).pr_revision == "refs/pr/1"
     assert api.list_repo_files(REPO) == [".gitattributes"]
     assert "config.json" in api.list_repo_files(REPO, revision="refs/pr/1")
 
 
-def test_what_is_missing_is_told_apart(api):
+def test_missing_repositories_files_and_revisions_are_different_errors(api):
     with pytest.raises(RepositoryNotFoundError):
         hf_hub_download("somebody/else", "config.json")
     with pytest.raises(EntryNotFoundError):
@@ -100,7 +100,7 @@ def test_what_is_missing_is_told_apart(api):
         AutoModelForSequenceClassification.from_pretrained("somebody/else")
 
 
-def test_only_the_owner_sees_what_is_private_and_only_the_owner_writes(api):
+def test_only_the_owner_reads_private_repositories_and_writes(api):
     api.create_repo("secret", private=True)
     assert api.model_info("somebody/secret").private
     with pytest.raises(RepositoryNotFoundError):
@@ -111,7 +111,7 @@ def test_only_the_owner_sees_what_is_private_and_only_the_owner_writes(api):
     assert api.list_repo_files(REPO, token=False) == [".gitattributes"]
 
 
-def test_cards_are_checked_and_shown(api):
+def test_cards_are_validated_and_listed(api):
     upload = {"path_in_repo": "README.md", "repo_id": REPO}
     with pytest.raises(ValueError, match="base_model: /home/me/model"):
         api.upload_file(path_or_fileobj=CARD.format(base="/home/me/model").encode(), **upload)

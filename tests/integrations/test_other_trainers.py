@@ -1,4 +1,4 @@
-"""Trainers of other libraries, which compute their own losses: the KL is trained as strongly as the model says."""
+"""Trainers of other libraries, with their own losses: the KL is trained at the weight of the model."""
 
 import copy
 import os
@@ -15,7 +15,7 @@ import hf_bam
 from ..models import bert, classification, gpt2
 
 TEXTS = ["a film of rare beauty", "well, it exists", "two hours that I will not get back", "so bad it is good"] * 2
-# Libraries say things about themselves, about each other and about the network that is not there.
+# Libraries warn about themselves, about each other and about the missing network.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
 SETTINGS = {"kl_weight": 0.5, "beta": 10.0}
 
@@ -36,15 +36,15 @@ def prior(model):
 
 
 def assert_trained(trainer, model, before):
-    """The prior moved, and the logs tell of the KL that did it."""
+    """Check that the prior has changed and that the KL is logged."""
     assert any(not torch.equal(a, b) for a, b in zip(before, prior(model), strict=True))
     logged = [entry for entry in trainer.state.log_history if "kl_loss" in entry]
     assert logged
     assert all(entry["kl_loss"] == pytest.approx(0.5 * entry["kl"]) for entry in logged)
 
 
-class OwnLoss(Trainer):
-    """Most people's way to another loss."""
+class CustomLossTrainer(Trainer):
+    """Trainer with a loss of its own, in the usual way."""
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         labels = inputs.pop("labels")
@@ -54,19 +54,19 @@ class OwnLoss(Trainer):
 
 
 @pytest.mark.parametrize("accumulation", [1, 4])
-def test_a_trainer_with_a_loss_of_its_own_has_the_gradient_of_the_sum(tmp_path, accumulation):
-    """Of all batches at once, however many parts they come in."""
+def test_a_trainer_with_a_custom_loss_has_the_gradient_of_the_sum(tmp_path, accumulation):
+    """The gradient is that of all rows in one batch, for any number of accumulation steps."""
     batch = classification((7, 5, 3, 6), 7)
     rows = [{name: x[i] for name, x in batch.items()} for i in range(4)]
     gradients = []
 
-    class Recording(OwnLoss):
+    class Recording(CustomLossTrainer):
         def training_step(self, *args, **kwargs):
             loss = super().training_step(*args, **kwargs)
             gradients.append({n: p.grad.clone() for n, p in self.model.named_parameters() if p.grad is not None})
             return loss
 
-    # Noise that vanishes, so that the two ways are the same but for the order of the rows.
+    # With vanishing noise the results differ in the order of the rows only.
     model = hf_bam.patch(bert(), k=1e8, **SETTINGS).train()
     out = model(**{name: x for name, x in batch.items() if name != "labels"})
     (cross_entropy(out.logits, batch["labels"], label_smoothing=0.2) + out.kl_loss).backward()
@@ -100,8 +100,8 @@ def language_model(tokenizer):
     return hf_bam.patch(gpt2(vocab_size=len(tokenizer), eos_token_id=tokenizer.sep_token_id), **SETTINGS)
 
 
-def writing(tokenizer):
-    """TRL wants a token that ends a text."""
+def with_eos(tokenizer):
+    """Return the tokenizer with the end-of-text token that TRL needs."""
     tokenizer.eos_token = tokenizer.sep_token
     return tokenizer
 
@@ -114,7 +114,7 @@ def test_sft(tmp_path, single_tokenizer):
         model,
         args=trl.SFTConfig(**options(tmp_path, bf16=False, gradient_checkpointing=False)),
         train_dataset=Dataset.from_dict({"text": TEXTS}),
-        processing_class=writing(single_tokenizer),
+        processing_class=with_eos(single_tokenizer),
     )
     trainer.train()
     assert_trained(trainer, model, before)
@@ -131,7 +131,7 @@ def test_dpo(tmp_path, single_tokenizer):
         reference,
         args=trl.DPOConfig(**options(tmp_path, bf16=False, gradient_checkpointing=False)),
         train_dataset=Dataset.from_dict(rows),
-        processing_class=writing(single_tokenizer),
+        processing_class=with_eos(single_tokenizer),
     )
     trainer.train()
     assert_trained(trainer, model, before)
@@ -164,14 +164,14 @@ def test_sentence_transformers(tmp_path, sentence_transformer):
     assert_trained(trainer, body, before)
 
 
-def test_sentence_transformers_gives_the_plain_model_back_and_the_log_says_so(tmp_path, sentence_transformer, log):
+def test_sentence_transformers_loads_the_plain_model_with_a_warning(tmp_path, sentence_transformer, log):
     import sentence_transformers
 
     body = hf_bam.patch(sentence_transformer[0].auto_model, k=2.0)
     sentence_transformer.save_pretrained(os.fspath(tmp_path / "saved"))
     loaded = sentence_transformers.SentenceTransformer(os.fspath(tmp_path / "saved"), device="cpu")
     assert not hf_bam.is_patched(loaded)
-    assert "loaded as the plain one" in log.text
+    assert "loaded as a plain one" in log.text
     again = hf_bam.from_pretrained(tmp_path / "saved")
     assert all(torch.equal(a, b) for a, b in zip(prior(again), prior(body), strict=True))
     hf_bam.load(loaded[0].auto_model, tmp_path / "saved")

@@ -8,6 +8,7 @@ from transformers import BertForSequenceClassification, BitsAndBytesConfig, Trai
 import hf_bam
 
 from ..models import bert, classification
+from .cases import sample_logits
 from .test_trainer import SETTINGS, rows
 
 
@@ -22,7 +23,7 @@ def lora(**changes):
 
 
 def after_patching():
-    """PEFT freezes all that it does not know, so the prior has to be named."""
+    """Return a PEFT model with the prior in `modules_to_save`; PEFT freezes all modules that are not named."""
     model = hf_bam.patch(bert(), k=2.0, kl_weight=0.5)
     return get_peft_model(model, lora(modules_to_save=["classifier", "prior"]))
 
@@ -36,7 +37,7 @@ ORDERS = {"after": after_patching, "before": before_patching}
 
 @pytest.fixture(params=ORDERS)
 def model(request, tmp_path):
-    """A PEFT model whose base lies in a folder, as PEFT expects it."""
+    """Return a PEFT model whose base model is in a folder, as PEFT expects."""
     torch.manual_seed(0)
     model = ORDERS[request.param]()
     torch.manual_seed(0)
@@ -57,11 +58,6 @@ def train(model, steps=3):
     return model.eval()
 
 
-def drawn(model, batch):
-    with torch.no_grad(), hf_bam.sampling(model, seed=3):
-        return model(**batch).logits
-
-
 def priors(model):
     return {n: p.clone() for n, p in model.named_parameters() if ".bam." in n and "original_module" not in n}
 
@@ -79,7 +75,7 @@ def test_the_prior_and_the_adapter_are_trained_and_the_base_is_not(model):
     assert all(torch.equal(own[name], value) for name, value in frozen.items())
 
 
-def test_adapter_and_bam_come_back_together(model, tmp_path):
+def test_adapter_and_bam_are_loaded_together(model, tmp_path):
     batch = classification()
     train(model).save_pretrained(tmp_path / "adapter")
     files = {file.name for file in (tmp_path / "adapter").iterdir()}
@@ -88,7 +84,7 @@ def test_adapter_and_bam_come_back_together(model, tmp_path):
     loaded = hf_bam.from_pretrained(tmp_path / "adapter").eval()
     assert isinstance(loaded, PeftModel)
     assert hf_bam.get_config(loaded) == hf_bam.get_config(model)
-    torch.testing.assert_close(drawn(loaded, batch), drawn(model, batch), rtol=0, atol=0)
+    torch.testing.assert_close(sample_logits(loaded, batch), sample_logits(model, batch), rtol=0, atol=0)
 
 
 def test_peft_alone_loads_the_adapter_onto_a_patched_base(model, tmp_path):
@@ -97,18 +93,18 @@ def test_peft_alone_loads_the_adapter_onto_a_patched_base(model, tmp_path):
     torch.manual_seed(0)
     base = hf_bam.load(bert(), tmp_path / "adapter")
     loaded = PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
-    torch.testing.assert_close(drawn(loaded, batch), drawn(model, batch), rtol=0, atol=0)
+    torch.testing.assert_close(sample_logits(loaded, batch), sample_logits(model, batch), rtol=0, atol=0)
 
 
 def test_merging_keeps_the_bayesian_attention(model, tmp_path):
     batch = classification()
-    expected = drawn(train(model), batch)
+    expected = sample_logits(train(model), batch)
     merged = model.merge_and_unload().eval()
     assert hf_bam.is_patched(merged)
-    torch.testing.assert_close(drawn(merged, batch), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(sample_logits(merged, batch), expected, rtol=1e-4, atol=1e-5)
     merged.save_pretrained(tmp_path / "merged")
     loaded = hf_bam.from_pretrained(tmp_path / "merged").eval()
-    torch.testing.assert_close(drawn(loaded, batch), drawn(merged, batch), rtol=0, atol=0)
+    torch.testing.assert_close(sample_logits(loaded, batch), sample_logits(merged, batch), rtol=0, atol=0)
 
 
 def test_trainer_resumes_an_adapter_with_its_prior(model, tmp_path):
@@ -133,7 +129,7 @@ def test_trainer_resumes_an_adapter_with_its_prior(model, tmp_path):
     assert all(torch.equal(value, trained[name]) for name, value in priors(model).items())
 
 
-def test_a_prior_that_peft_has_frozen_is_told():
+def test_a_prior_that_peft_has_frozen_raises():
     model = get_peft_model(hf_bam.patch(bert()), lora())
     with pytest.raises(ValueError, match="modules_to_save"):
         model.train()(**classification())
@@ -151,7 +147,7 @@ def test_a_frozen_base_trains_the_prior_and_the_head():
 
 
 def test_quantised_layers(tmp_path):
-    """The attention function sees what the layers return, whatever form their weights have."""
+    """The attention function takes the outputs of the layers, in whatever format their weights are stored."""
     pytest.importorskip("bitsandbytes")
     bert().save_pretrained(tmp_path)
     quantised = BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=["classifier", "pooler"])
@@ -160,6 +156,6 @@ def test_quantised_layers(tmp_path):
     plain = model(**batch).logits
     hf_bam.patch(model, k=1.0)
     torch.testing.assert_close(model(**batch).logits, plain)
-    assert not torch.allclose(drawn(model, batch), plain)
+    assert not torch.allclose(sample_logits(model, batch), plain)
     model.train()(**batch).loss.backward()
     assert all(p.grad.any() for name, p in model.named_parameters() if name.endswith("logit_weight"))

@@ -1,4 +1,4 @@
-"""Pipelines of transformers with a patched model, and those of our own."""
+"""Pipelines of transformers with a patched model, and the pipelines with uncertainty."""
 
 import pytest
 from transformers import BertForMaskedLM, BertForQuestionAnswering, BertForTokenClassification, pipeline
@@ -11,11 +11,11 @@ from ..models import PAD, bert, marian
 from ..prediction.test_questions import CONTEXT, QUESTION
 
 TEXTS = ["a film of rare beauty", "well, it exists"]
-ALIKE = {"initializer_range": 0.3, "max_position_embeddings": 128}
+SIZES = {"initializer_range": 0.3, "max_position_embeddings": 128}
 
 
 def test_an_ordinary_pipeline_is_unchanged(tokenizer):
-    model = bert(vocab_size=len(tokenizer), **ALIKE).eval()
+    model = bert(vocab_size=len(tokenizer), **SIZES).eval()
     before = pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")(TEXTS)
     hf_bam.patch(model)
     after = pipeline("text-classification", model=model, tokenizer=tokenizer, device="cpu")(TEXTS)
@@ -36,7 +36,7 @@ def test_other_ordinary_pipelines_are_unchanged(task, tokenizer):
     if task not in PIPELINE_REGISTRY.get_supported_tasks():
         pytest.skip(f"this transformers has no {task} pipeline")
     cls, texts, inputs = ORDINARY[task]
-    model = cls(bert(vocab_size=len(tokenizer), num_labels=2, **ALIKE).config).eval()
+    model = cls(bert(vocab_size=len(tokenizer), num_labels=2, **SIZES).config).eval()
     before = pipeline(task, model=model, tokenizer=tokenizer, device="cpu")(*texts, **inputs)
     after = pipeline(task, model=hf_bam.patch(model), tokenizer=tokenizer, device="cpu")(*texts, **inputs)
     before, after = (result if isinstance(result, list) else [result] for result in (before, after))
@@ -54,8 +54,8 @@ def test_an_ordinary_translation_pipeline_is_unchanged(single_tokenizer):
     assert pipeline("translation", **options)(TEXTS, max_new_tokens=5) == before
 
 
-def test_classification_tells_its_doubt(tokenizer):
-    model = hf_bam.patch(bert(vocab_size=len(tokenizer), **ALIKE), k=1.0)
+def test_classification_with_uncertainty(tokenizer):
+    model = hf_bam.patch(bert(vocab_size=len(tokenizer), **SIZES), k=1.0)
     classify = pipeline("bam-text-classification", model=model, tokenizer=tokenizer, device="cpu", num_samples=8)
     results = classify(TEXTS)
     expected = BamPredictor(model, tokenizer, num_samples=8)(TEXTS[:1])[0]
@@ -66,7 +66,7 @@ def test_classification_tells_its_doubt(tokenizer):
 
 
 def test_tokens_and_questions(tokenizer):
-    config = bert(vocab_size=len(tokenizer), num_labels=2, **ALIKE).config
+    config = bert(vocab_size=len(tokenizer), num_labels=2, **SIZES).config
     tagger = hf_bam.patch(BertForTokenClassification(config))
     tokens = pipeline("bam-token-classification", model=tagger, tokenizer=tokenizer, device="cpu", num_samples=3)(
         TEXTS[0]
@@ -89,10 +89,10 @@ def test_translation(single_tokenizer):
     assert [token["text"] for token in result["tokens"]]
 
 
-def test_the_wrong_model_is_told(tokenizer):
-    model = hf_bam.patch(bert(vocab_size=len(tokenizer), **ALIKE))
+def test_an_unsupported_model_raises(tokenizer):
+    model = hf_bam.patch(bert(vocab_size=len(tokenizer), **SIZES))
     with pytest.raises(ValueError, match="This pipeline is for tokens; a BertForSequenceClassification has"):
         pipeline("bam-token-classification", model=model, tokenizer=tokenizer, device="cpu")("text")
-    plain = bert(vocab_size=len(tokenizer), **ALIKE)
+    plain = bert(vocab_size=len(tokenizer), **SIZES)
     with pytest.raises(ValueError, match="not patched"):
         pipeline("bam-text-classification", model=plain, tokenizer=tokenizer, device="cpu")("text")

@@ -1,4 +1,4 @@
-"""transformers' Trainer and Seq2SeqTrainer with patched models, in their real form."""
+"""Trainer and Seq2SeqTrainer of transformers with patched models."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ def test_evaluation_and_predict_are_those_of_the_plain_model(tmp_path, data):
 
 
 def test_accumulation_gives_the_gradient_of_the_whole_batch(tmp_path, data):
-    """The KL of nearly vanishing noise is not random, so one step on eight rows and four times two must agree."""
+    """With vanishing noise the KL is not random, so one step on eight rows equals four accumulated steps on two."""
     after = []
     for size, accumulation in ((8, 1), (2, 4)):
         torch.manual_seed(1)
@@ -88,7 +88,7 @@ def test_accumulation_gives_the_gradient_of_the_whole_batch(tmp_path, data):
     assert_same(*after, rtol=1e-4, atol=1e-6)
 
 
-def test_a_checkpoint_without_its_prior_is_not_resumed(tmp_path, data):
+def test_resuming_a_checkpoint_without_its_prior_raises(tmp_path, data):
     make_trainer(tmp_path, data, save_strategy="steps", save_steps=2).train()
     (tmp_path / "checkpoint-2" / "bam.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=r"checkpoint-2/bam.safetensors is missing"):
@@ -104,13 +104,13 @@ def test_resumed_training_ends_where_uninterrupted_training_does(tmp_path, data)
     assert whole.model.bam_step.item() == 4
 
 
-def test_checkpoints_hold_plain_weights_and_a_file_of_ours(tmp_path, data):
+def test_checkpoints_have_plain_weights_and_a_bam_file(tmp_path, data):
     make_trainer(tmp_path, data, save_strategy="steps", save_steps=4).train()
     assert not [name for name in load_file(tmp_path / "checkpoint-4" / "model.safetensors") if "bam" in name]
     assert load_file(tmp_path / "checkpoint-4" / "bam.safetensors")["bam_step"].item() == 4
 
 
-def test_the_best_model_comes_back_with_its_prior(tmp_path, data):
+def test_the_best_model_is_loaded_with_its_prior(tmp_path, data):
     trainer = make_trainer(
         tmp_path,
         data,
@@ -123,7 +123,7 @@ def test_the_best_model_comes_back_with_its_prior(tmp_path, data):
         metric_for_best_model="eval_step",
         greater_is_better=False,
     )
-    # The first evaluation is the best by definition, so what is loaded in the end is not what was trained last.
+    # The first evaluation is the best by definition, so the best model is not the last one.
     evaluate = trainer.evaluate
     trainer.evaluate = lambda *args, **kwargs: evaluate(*args, **kwargs) | {"eval_step": trainer.state.global_step}
     trainer.train()
@@ -134,7 +134,7 @@ def test_the_best_model_comes_back_with_its_prior(tmp_path, data):
     assert all(torch.equal(own[name], tensor) for name, tensor in saved.items())
 
 
-def test_resuming_is_quiet(tmp_path, data, caplog):
+def test_resuming_logs_no_missing_keys(tmp_path, data, caplog):
     make_trainer(tmp_path, data, save_strategy="steps", save_steps=2).train()
     caplog.clear()
     make_trainer(tmp_path, data).train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))

@@ -1,4 +1,4 @@
-"""Who forgot something is told, with the way out."""
+"""Common mistakes raise an error with the way out."""
 
 import pytest
 import torch
@@ -23,8 +23,8 @@ def test_the_kl_before_any_forward():
         hf_bam.kl_loss(model)
 
 
-def test_the_kl_of_a_model_inside_ones_own_module():
-    class Mine(nn.Module):
+def test_the_kl_of_a_model_inside_a_custom_module():
+    class Custom(nn.Module):
         def __init__(self):
             super().__init__()
             self.encoder = hf_bam.patch(bert().bert, kl_weight=0.5)
@@ -33,7 +33,7 @@ def test_the_kl_of_a_model_inside_ones_own_module():
         def forward(self, **inputs):
             return self.head(self.encoder(**inputs, return_dict=False)[1])
 
-    model, batch = Mine().train(), classification()
+    model, batch = Custom().train(), classification()
     batch.pop("labels")
     model(**batch)
     hf_bam.kl_loss(model).backward()
@@ -49,7 +49,7 @@ def step(model, *optimizers):
         optimizer.zero_grad()
 
 
-def test_an_optimizer_that_was_made_before_patching():
+def test_an_optimizer_made_before_patching():
     model = bert()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     hf_bam.patch(model)
@@ -58,7 +58,7 @@ def test_an_optimizer_that_was_made_before_patching():
         step(model, optimizer)
 
 
-def test_an_optimizer_of_its_own_for_the_prior():
+def test_a_separate_optimizer_for_the_prior():
     model = hf_bam.patch(bert())
     prior = [p for name, p in model.named_parameters() if ".bam." in name]
     others = [p for name, p in model.named_parameters() if ".bam." not in name]
