@@ -1,19 +1,21 @@
 .PHONY: style quality test slow docs
 
+paths = hf_bam tests scripts benchmarks setup.py noxfile.py
+
 style:
-	ruff check --fix hf_bam tests scripts benchmarks setup.py
-	ruff format hf_bam tests scripts benchmarks setup.py
+	ruff check --fix $(paths)
+	ruff format $(paths)
 
 quality:
-	ruff check hf_bam tests scripts benchmarks setup.py
-	ruff format --check hf_bam tests scripts benchmarks setup.py
+	ruff check $(paths)
+	ruff format --check $(paths)
 	mypy hf_bam
 
 test:
 	scripts/test
 
-docs:
-	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
-
 slow:
 	scripts/test -m slow
+
+docs:
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict

@@ -1,4 +1,4 @@
-"""Packaging of hf_bam; the tools are configured in pyproject.toml."""
+"""Packaging of hf_bam; pyproject.toml configures the tools."""
 
 from pathlib import Path
 
@@ -26,14 +26,22 @@ TEST = [
 setup(
     name="hf_bam",
     version="0.1.0",
-    description="Bayesian attention for pretrained transformers models: one call, and the model reports its uncertainty",
+    description="Bayesian attention for pretrained transformers models: predictions with uncertainty after one call",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.10",
     package_dir={"": "."},
     packages=find_packages(include=["hf_bam*"]),
-    package_data={"hf_bam": ["py.typed", "evaluation/templates/*.j2", "integrations/templates/*.j2", "training/recipes/*.yaml", "attention/backends/kernel/*"]},
+    package_data={
+        "hf_bam": [
+            "py.typed",
+            "attention/backends/kernel/*",
+            "evaluation/templates/*.j2",
+            "integrations/templates/*.j2",
+            "training/recipes/*.yaml",
+        ]
+    },
     entry_points={"console_scripts": ["hf-bam=hf_bam.cli:main"]},
     install_requires=[
         "accelerate>=1.10",
@@ -51,14 +59,14 @@ setup(
         "scipy>=1.13",
         "torch>=2.6",
         "tqdm>=4.66",
-        # Both ends are tested, see noxfile.py. Before 5.6 Trainer scales accumulated losses wrongly.
+        # noxfile.py tests the oldest and the newest. Before 5.6 Trainer scales accumulated losses incorrectly.
         "transformers>=5.6,<5.23",
     ],
     extras_require={
         "docs": DOCS,
         "minilm": MINILM,
         "plots": PLOTS,
-        "translation": ["sacremoses>=0.1", "sentencepiece>=0.2"],  # what pretrained Marian models are read with
+        "translation": ["sacremoses>=0.1", "sentencepiece>=0.2"],  # tokenizers of pretrained Marian models
         "test": [*TEST, *MINILM, *PLOTS],
     },
     classifiers=[

@@ -1,4 +1,10 @@
-"""Bayesian attention for pretrained transformers models."""
+"""Bayesian attention for pretrained transformers models.
+
+[`patch`][hf_bam.patch] makes the attention of a model stochastic, in place. Training, saving and loading stay as they
+are. [`BamPredictor`][hf_bam.BamPredictor] draws samples of the predictions and returns their uncertainty;
+[`compare`][hf_bam.compare] and [`report`][hf_bam.report] evaluate it. Importing this package calls
+[`install`][hf_bam.integrations.install.install], which lists every wrapped method of other libraries.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -42,14 +48,14 @@ __all__ = [
 
 install()
 
-# Imported when they are asked for: who only trains need not wait for datasets, scikit-learn and matplotlib.
-_LATER = {
+# Imported on first use, because scikit-learn and matplotlib take seconds to import.
+_LAZY_NAMES = {
     "BamPredictor": "prediction",
     "Predictor": "prediction",
     "compare": "evaluation.comparison",
     "report": "evaluation.report",
 }
-_ROOMS_LATER = {
+_LAZY_MODULES = {
     "evaluation": "evaluation",
     "metrics": "evaluation.metrics",
     "plots": "evaluation.plots",
@@ -58,8 +64,8 @@ _ROOMS_LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module(f".{_LATER[name]}", __name__), name)
-    if name in _ROOMS_LATER:
-        return import_module(f".{_ROOMS_LATER[name]}", __name__)
+    if name in _LAZY_NAMES:
+        return getattr(import_module(f".{_LAZY_NAMES[name]}", __name__), name)
+    if name in _LAZY_MODULES:
+        return import_module(f".{_LAZY_MODULES[name]}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import hf_bam
 from hf_bam import prediction
 from hf_bam.evaluation import comparison, metrics, plots, report
@@ -20,6 +22,10 @@ def test_names_are_those_of_the_subpackages():
     assert hf_bam.Predictor is prediction.Predictor
 
 
-def test_predictions_do_not_import_matplotlib():
-    check = "import sys, hf_bam; hf_bam.prediction, hf_bam.compare; print('matplotlib' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", check], text=True).strip() == "False"
+@pytest.mark.parametrize(
+    ("use", "libraries"),
+    [("hf_bam.patch", ("sklearn", "evaluate", "matplotlib")), ("hf_bam.Predictor, hf_bam.compare", ("matplotlib",))],
+)
+def test_slow_libraries_are_imported_on_use(use, libraries):
+    program = f"import sys, hf_bam; {use}; print([name for name in {libraries!r} if name in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "[]"
