@@ -29,8 +29,8 @@ def sentences(number, seed=0):
 
 def bare_step(loop, batch):
     """Make the step that every loop has to make."""
-    loop.bare(**batch).loss.backward()
-    torch.nn.utils.clip_grad_norm_(loop.bare.parameters(), loop.recipe.max_grad_norm)
+    loop.unwrapped(**batch).loss.backward()
+    torch.nn.utils.clip_grad_norm_(loop.unwrapped.parameters(), loop.recipe.max_grad_norm)
     loop.optimizer.optimizer.step()
     loop.optimizer.optimizer.zero_grad()
 

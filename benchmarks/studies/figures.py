@@ -30,7 +30,7 @@ def uncertainty(rows):
     names = list(METHODS)
     tasks = list(rows.groupby("task", sort=False))
     with styled():
-        figure = Figure(figsize=(11, 4.6), layout="constrained")
+        figure = Figure(figsize=(9, 4.6), layout="constrained")
         for axes, (measure, title) in zip(
             figure.subplots(1, len(MEASURES), sharey=True), MEASURES.items(), strict=True
         ):

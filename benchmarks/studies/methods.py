@@ -10,8 +10,9 @@ from typing import Any
 
 import hf_bam
 from hf_bam.prediction import Bam, Dropout, Plain
+from hf_bam.training.evaluation import make_predictor
 from hf_bam.training.settings import Job
-from hf_bam.training.uncertainty import USUAL_DROPOUT, make_predictor
+from hf_bam.training.uncertainty import USUAL_DROPOUT
 
 RATES = (0.05, 0.1, 0.2)
 SHAPES = (5.0, 2.0, 1.0, 0.5)

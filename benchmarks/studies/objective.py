@@ -16,7 +16,7 @@ BATCH, PASSES, ROWS = 32, 2, 400
 def objective(trained, rows):
     """Yield task loss and KL for each k, without dropout."""
     task, model = trained.task, trained.model
-    features = task.encode(subsample(rows, ROWS), trained.tokenizer, trained.job.recipe.max_length, training=True)
+    features = task.encode(subsample(rows, ROWS), trained.tokenizer, trained.job.recipe.max_length)
     collate, config = task.collator(trained.tokenizer, model), hf_bam.get_config(model)
     batches = [collate([features[i] for i in batch]) for batch in sorted_batches(feature_lengths(features), BATCH)]
     batches = [batch for batch in batches for _ in range(PASSES)]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from hf_bam.tasks import get_task
-from hf_bam.tasks.squad import read as read_squad
+from hf_bam.tasks.squad_files import read as read_squad
 from hf_bam.training.evaluation import subsample
 
 

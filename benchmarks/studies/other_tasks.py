@@ -4,7 +4,6 @@ import time
 
 from hf_bam.evaluation import metrics
 from hf_bam.training.evaluation import subsample
-from hf_bam.training.uncertainty import measure_results
 
 from .methods import SAMPLES_FOR_SELECTION, select, selection_record
 from .tokens import token_measures, token_probabilities, with_temperature
@@ -26,7 +25,7 @@ def evaluate(trained, samplers, rows, held_out, ood_inputs, teacher_forcing):
         if teacher_forcing:
             return metrics.nll(*token_probabilities(trained, sampler, held_out, SAMPLES_FOR_SELECTION))
         results = trained.predictor(sampler, SAMPLES_FOR_SELECTION)(task.inputs(held_out))
-        measures = measure_results(task, held_out, results)
+        measures = task.measures(held_out, results)
         return next(measures[name] for name in LOSSES if name in measures)
 
     found, selected = [], {}
@@ -35,7 +34,7 @@ def evaluate(trained, samplers, rows, held_out, ood_inputs, teacher_forcing):
         sampler = levels[selected[name].level]
         predictor, start = trained.predictor(sampler), time.perf_counter()
         results = predictor(task.inputs(rows))
-        row = {"method": name, "seconds": time.perf_counter() - start, **measure_results(task, rows, results)}
+        row = {"method": name, "seconds": time.perf_counter() - start, **task.measures(rows, results)}
         if ood_inputs:
             entropies = [[result.entropy for result in part] for part in (results, predictor(ood_inputs))]
             row["ood_auroc"] = metrics.ood_auroc(*entropies)

@@ -27,7 +27,7 @@ def train(data_dir, name):
     data = task.load(Path(data_dir))
     model, tokenizer = task.build(get_model_path(), data)
     features, dev = (
-        task.encode(rows, tokenizer, MAX_LENGTH, training=True) for rows in (data.train, data.evaluation["dev"])
+        task.encode(rows, tokenizer, MAX_LENGTH) for rows in (data.train, data.evaluation["dev"])
     )
 
     def score(found):

@@ -19,7 +19,7 @@ BATCH = 64
 def token_probabilities(trained, sampler, rows, num_samples=None):
     """Return (N,) the tokens of the references, and (N, V) the probabilities of all tokens, mean over samples."""
     task, recipe, tokenizer = trained.task, trained.job.recipe, trained.tokenizer
-    features = task.encode(rows, tokenizer, recipe.max_length, training=True)
+    features = task.encode(rows, tokenizer, recipe.max_length)
     collate = task.collator(tokenizer, sampler.model)
     number = recipe.num_samples if num_samples is None else num_samples
     number = min(number, sampler.limit or number)

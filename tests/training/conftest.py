@@ -1,8 +1,6 @@
 """A tiny model on disk, and rated sentences that it can learn."""
 
 import csv
-import importlib
-from pathlib import Path
 
 import datasets
 import pytest
@@ -14,7 +12,6 @@ from hf_bam.training import Loop
 
 from ..models import bert
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 FOUR_STEPS = ["--recipe", "fast", "--max_steps", "4", "--save_steps", "1", "--batch_size", "8", "--samples", "0"]
 WORDS = ["film", "plot", "cast", "music", "ending", "story", "scene", "actor"]
 
@@ -98,10 +95,3 @@ def kill(start, monkeypatch):
             assert start(*options) == 130
 
     return kill
-
-
-@pytest.fixture
-def benchmarks(monkeypatch):
-    """Imports a file of the folder, as its own script does."""
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    return importlib.import_module

@@ -1,8 +1,8 @@
-"""The contextual prior learns which keys matter, and with the paper's beta it does not."""
+"""Contextual prior: it concentrates on the key that matters with the default beta, and not with that of the paper."""
 
 import pytest
 
-from benchmarks.prior import LENGTH, train
+from benchmarks.studies.prior import LENGTH, train
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,0 +1,56 @@
+"""Execution of the study."""
+
+import json
+from argparse import Namespace
+
+import pytest
+import yaml
+
+from benchmarks.storage import read_lines
+from benchmarks.studies import runner
+
+
+def test_a_plan_that_changes_during_the_study_is_followed(grid, tmp_path, monkeypatch):
+    """The first run replaces the runs that are planned after it."""
+    path = tmp_path / "grid.yaml"
+    path.write_text(yaml.safe_dump(grid))
+
+    def execute(run, values, options):
+        changed = [{"tasks": ["custom"], "configurations": ["plain"], "seeds": [0, 7]}]
+        path.write_text(yaml.safe_dump(grid | {"plan": changed}))
+        return {**run._asdict(), "num_samples": values["num_samples"]}
+
+    monkeypatch.setattr(runner, "execute", execute)
+    options = Namespace(grid=path, records=tmp_path / "study.jsonl", output=tmp_path, data_dir="data", jobs=1)
+    runner.main(options)
+    expected = [{"task": "custom", "configuration": "plain", "seed": seed, "num_samples": 3} for seed in (0, 7)]
+    assert read_lines(options.records) == expected
+
+
+@pytest.mark.slow
+def test_an_interrupted_study_is_resumed(grid, data_folder, tmp_path, capsys):
+    (tmp_path / "grid.yaml").write_text(yaml.safe_dump(grid))
+    paths = {"grid": tmp_path / "grid.yaml", "records": tmp_path / "study.jsonl", "output": tmp_path / "out"}
+    options = Namespace(**paths, data_dir=data_folder.parent, jobs=2)
+    runner.main(options)
+    first, second = sorted(read_lines(options.records), key=lambda record: record["configuration"])
+    assert (first["configuration"], second["configuration"]) == ("BAM k=2", "plain")
+    options.records.write_text(json.dumps(first) + "\n")
+    capsys.readouterr()
+    runner.main(options)
+    printed = capsys.readouterr().out
+    assert "1 runs are finished, 1 are missing" in printed
+    assert "settings differ" not in printed
+    again = read_lines(options.records)[1]
+    assert (again["scores"], again["training_seconds"]) == (second["scores"], second["training_seconds"])
+    options.grid.write_text(yaml.safe_dump(grid | {"common": {**grid["common"], "num_samples": 4}}))
+    runner.main(options)
+    assert capsys.readouterr().out.count("its settings differ from those of the grid") == 2
+
+
+def test_a_run_that_fails_has_no_record(grid, tmp_path, capsys):
+    run = runner.PlannedRun("custom", "plain", 0)
+    assert runner.execute(run, {"task_name": "no such task"}, Namespace(output=tmp_path, jobs=1)) is None
+    assert "failed, see its output.txt" in capsys.readouterr().out
+    output = (tmp_path / "custom" / "plain" / "seed-0" / "output.txt").read_text()
+    assert "Error" in output
