@@ -32,14 +32,14 @@ def reliability_diagram(
         labels: (B,) true classes.
         samples: (S, B, C) class probabilities, averaged over the samples, or (B, C).
         bins: number of equally wide bins between 0 and 1.
-        title: text before the expected calibration error.
+        title: first line of the title, above the expected calibration error.
         figure: an empty figure or subfigure to draw into.
     """
     error = f"ECE {metrics.ece(labels, samples, bins):.3f}"
     figure = canvas(4.2, 4.6) if figure is None else figure
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
     _bars(upper, lower, confidence_bins(labels, samples, bins))
-    upper.set_title(f"{legible(title, 28)}: {error}" if title else error)
+    upper.set_title(f"{legible(title, 36)}\n{error}" if title else error)
     return figure_of(figure)
 
 

@@ -30,7 +30,7 @@ def risk_coverage(methods: Mapping[str, tuple[Numbers, Numbers]], *, ax: Axes | 
     """
     if not methods:
         raise ValueError("methods is empty; it must hold {name: (losses, scores)} for at least one method.")
-    ax = axes_of(ax, 6.4, 3.6 + 0.2 * len(methods))
+    ax = axes_of(ax, 6.6, 3.6 + 0.2 * len(methods))
     handles = [_curves(ax, name, *pair) for name, pair in methods.items()]
     oracle = Line2D([], [], color=GREY, linestyle="--", linewidth=1.0, label="oracle")
     ax.set(xlim=(0, 1), xlabel="coverage: share of inputs kept", ylabel="risk: error rate among them")
@@ -42,7 +42,7 @@ def risk_coverage(methods: Mapping[str, tuple[Numbers, Numbers]], *, ax: Axes | 
 
 def _curves(ax: Axes, name: str, losses: Numbers, scores: Numbers) -> Line2D:
     """Draw the curve of a method and its oracle; return the former."""
-    label = f"{legible(name, 30)} (AURC {metrics.aurc(losses, scores):.3f})"
+    label = f"{legible(name, 36)} (AURC {metrics.aurc(losses, scores):.3f})"
     (line,) = ax.plot(*metrics.risk_coverage(losses, scores), label=label, zorder=3)
     ax.plot(*metrics.risk_coverage(losses, losses), color=line.get_color(), linestyle="--", linewidth=1.0, alpha=0.7)
     return line
