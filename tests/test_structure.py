@@ -22,16 +22,16 @@ ORDER = (
     ("cli",),
 )
 """Subpackages from the lowest to the highest; those of one line do not import each other."""
-LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
+LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 MATHEMATICS = ("families", "priors", "objective")
 
 
-def room_of(path):
+def subpackage_of(path):
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def imports(path):
-    """Absolute names of what a file imports, wherever the statement stands."""
+    """Yield the absolute names that a file imports, lazily or not."""
     package = ["hf_bam", *path.relative_to(PACKAGE).parts[:-1]]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -45,13 +45,13 @@ def imports(path):
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != PACKAGE / "__init__.py"]
 
 
-def test_every_room_has_its_place():
-    assert {room_of(path) for path in FILES} == LEVEL.keys()
+def test_every_subpackage_has_its_level():
+    assert {subpackage_of(path) for path in FILES} == LEVEL.keys()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_downward(path):
-    own = room_of(path)
+    own = subpackage_of(path)
     for name in imports(path):
         parts = name.split(".")
         if parts[0] != "hf_bam":
@@ -63,9 +63,9 @@ def test_imports_point_downward(path):
             assert other == own or LEVEL[other] < LEVEL[own], f"{path} imports {name}, which lies above it"
 
 
-@pytest.mark.parametrize("room", MATHEMATICS)
-def test_mathematics_does_not_import_transformers(room):
-    for path in (PACKAGE / room).rglob("*.py"):
+@pytest.mark.parametrize("name", MATHEMATICS)
+def test_mathematics_does_not_import_transformers(name):
+    for path in (PACKAGE / name).rglob("*.py"):
         assert not [name for name in imports(path) if name.split(".")[0] in ("transformers", "peft", "accelerate")]
 
 
@@ -76,6 +76,6 @@ def test_transformers_enters_attention_through_one_file():
     assert users == {"interface.py"}
 
 
-@pytest.mark.parametrize("room", [path.parent for path in FILES if path.name == "__init__.py"], ids=lambda p: p.name)
-def test_every_room_says_what_lives_there(room):
-    assert ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8")))
+@pytest.mark.parametrize("path", [path for path in FILES if path.name == "__init__.py"], ids=lambda p: p.parent.name)
+def test_every_subpackage_has_a_docstring(path):
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))

@@ -31,7 +31,7 @@ class Mask(Protocol):
 
 
 class Call(Protocol):
-    """Attention call as a family sees it; see `hf_bam.attention.call`. The module in `layer` holds its networks."""
+    """Attention call as a family sees it; see `hf_bam.attention.call`. The networks are children of `layer`."""
 
     @property
     def layer(self) -> Any: ...

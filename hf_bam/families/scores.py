@@ -127,7 +127,7 @@ class ScoreFamily(Family):
         """
         mask = call.mask.keys(query_mask)  # (B, H or 1, 1, S)
         number = call.mask.count_queries(query_mask).clamp(min=1)
-        # The smallest mean that is told from none: its gradient, of the order of its inverse, stays finite.
+        # The smallest mean that is not taken for 0: its gradient, of the order of its inverse, stays finite.
         log_p = (received.unsqueeze(2) / number).clamp(min=1e-30).log()  # (B, H, 1, S)
         log_psi = call.layer.prior(call.key, mask)
         if self.noise == "token":

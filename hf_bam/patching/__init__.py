@@ -34,11 +34,11 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Model:
-    """Turns the attention of a transformers model into Bayesian attention, in place.
+    """Turn the attention of a transformers model into Bayesian attention, in place.
 
-    In training mode the attention weights are drawn and the loss holds the KL; in evaluation mode the model gives the
-    numbers that it gave before, unless [`sampling`][hf_bam.sampling] is on. A model that is patched already gets the
-    new settings; the prior network is kept when it has the same form.
+    In training mode attention is sampled and the loss includes the KL; in evaluation mode the model computes what it
+    computed before, unless [`sampling`][hf_bam.sampling] is on. A model that is patched already gets the new settings;
+    its prior network is kept when it has the same form.
 
     Args:
         model: a transformers model, or a PEFT model around one.
@@ -121,12 +121,12 @@ def _switch_on(state: Patch) -> None:
         state.attributes.append((model, {name: value for name, value in vars(model).items() if name in CHANGED}))
         hooks.catch_direct_calls(model)
     steps.add_counter(state.root)
-    # Without this the Trainer takes the loss for one that is already divided by the accumulation steps.
+    # Without this Trainer assumes that the loss is divided by the accumulation steps already.
     setattr(state.root, LOSS_KWARGS, False)
 
 
 def keep_out_of_plain_weights(model: PreTrainedModel) -> None:
-    """Leaves our tensors out of what `save_pretrained` writes; they go to a file of their own, `bam.safetensors`."""
+    """Exclude our tensors from what `save_pretrained` writes; they go to a file of their own, `bam.safetensors`."""
     ours = {name for name in model.state_dict() if steps.BUFFER in name or ".bam." in f".{name}"}
     setattr(model, NOT_SAVED, {*(getattr(model, NOT_SAVED) or ()), *ours})
 
@@ -141,7 +141,7 @@ def _restore(state: Patch) -> None:
 
 
 def unpatch(model: Model) -> Model:
-    """Gives the original model back, in place, with its weights as they are trained by now."""
+    """Restore the plain model, in place, with its weights as trained so far."""
     state = patch_of(model)
     for handle in (*state.handles, *state.expansions):
         handle.remove()
@@ -160,12 +160,12 @@ def unpatch(model: Model) -> Model:
 
 
 def is_patched(model: nn.Module) -> bool:
-    """Whether the model, or one inside it, has Bayesian attention."""
+    """Return whether the model, or one inside it, has Bayesian attention."""
     return bool(find_patches(model))
 
 
 def get_config(model: nn.Module) -> BamConfig:
-    """The settings of a patched model."""
+    """Return the settings of a patched model."""
     return patch_of(model).config
 
 
@@ -173,17 +173,17 @@ def get_config(model: nn.Module) -> BamConfig:
 def sampling(
     model: Model, seed: int | None = None, *, fixed: bool = False, groups: int | None = None
 ) -> Iterator[Model]:
-    """Within this context a model in evaluation mode draws its attention afresh in every forward.
+    """Sample the attention of a model in evaluation mode, anew in every forward within this context.
 
     Args:
-        seed: the draws are a function of this seed, of the number of the forward, of the row in the batch and of the
-            place of a weight, and the global random state is not touched. None: every forward takes a seed from the
-            global generator.
-        fixed: draw once for the whole context. The noise of a weight is then a function of its layer, head, query and
-            key position and its row in the batch, so that `generate` uses one attention function from the first token
-            to the last, with or without a cache.
-        groups: with `fixed`, the rows of a batch fall into this many equal parts, and the rows of a part share their
-            noise: the beams of one input, which change places while they are searched.
+        seed: samples are a function of this seed, of the number of the forward, of the row in the batch and of the
+            position of a weight; the global random state is not used. None: every forward takes a seed from the global
+            generator.
+        fixed: use the same noise in the whole context. The noise of a weight is then a function of its layer, head,
+            query and key position and its row in the batch, so that `generate` uses one attention function from the
+            first token to the last, with or without a cache.
+        groups: with `fixed`, number of equal parts of a batch whose rows share their noise: the beams of one input,
+            which change places during the search.
 
     Training mode always samples, from the global generator; `torch.manual_seed` makes it reproducible.
     """
@@ -192,9 +192,9 @@ def sampling(
 
 
 def kl_loss(model: nn.Module) -> torch.Tensor:
-    """The KL term of the model's last forward in training mode in this thread, times its weight.
+    """Return the weighted KL of the model's last forward in training mode in this thread.
 
-    The same as `kl_loss` of the output, for code that does not get to see that: a model inside one's own module, or a
+    It is `kl_loss` of the output, for code that does not have the output: a model inside a module of your own, or a
     tuple without a loss.
     """
     term = patch_of(model).runtime.kl_loss
@@ -207,10 +207,10 @@ def kl_loss(model: nn.Module) -> torch.Tensor:
 
 
 def set_step(model: nn.Module, step: int) -> None:
-    """Tells a patched model which optimizer step it is at, for the annealing of the KL weight.
+    """Set the optimizer step of a patched model, for the annealing of the KL weight.
 
-    Usually not needed: the steps of a `torch.optim` optimizer that trains the model are counted by themselves, and the
-    count is saved with the weights.
+    Usually not needed: the steps of a `torch.optim` optimizer that trains the model are counted, and the count is
+    saved with the weights.
     """
     if isinstance(step, bool) or not isinstance(step, int) or step < 0:
         raise ValueError(f"step={step!r} is not valid; it must be a whole number, 0 or above.")

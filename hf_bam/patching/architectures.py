@@ -1,4 +1,4 @@
-"""Everything that is specific to an architecture of transformers, in tables."""
+"""Tables of everything that is specific to an architecture of transformers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def albert_layers(config: Any, path: str) -> tuple[int, ...]:
-    """The layers in which the module at `path` runs, in the order in which they run: ALBERT shares one."""
+    """Return the layers in which the module at `path` runs, in their order: ALBERT shares one module."""
     found = re.search(r"albert_layer_groups\.(\d+)\.", path)
     if found is None:
         raise ValueError(f"{path!r} is not a module of an ALBERT layer group.")
@@ -48,4 +48,4 @@ OUTPUTS = {
     "ForConditionalGeneration": "generation",
     "EncoderDecoderModel": "generation",
 }
-"""What a model predicts, by the end of its class name."""
+"""Kind of prediction, by the end of a model's class name."""

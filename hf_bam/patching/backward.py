@@ -1,9 +1,9 @@
-"""The KL in every backward pass: also in one from a loss that somebody else computed of the outputs of the model.
+"""KL in every backward pass, also from a loss that a trainer or a loop computes from the outputs of the model.
 
 A patched model adds the KL to the loss that it returns. Trainers, wrappers and loops that compute a loss of their own
-leave that one alone. So the outputs of a forward carry a note of its KL, in the metadata of their autograd nodes, and
-`torch.autograd.backward`, which `Tensor.backward` calls, looks for such notes between the loss and the outputs. A KL
-that it finds nowhere in the loss becomes a further root of the same backward pass.
+do not use that loss. So the outputs of a forward record its KL in the metadata of their autograd nodes, and
+`torch.autograd.backward`, which `Tensor.backward` calls, searches for such records between the loss and the outputs. A
+KL that is nowhere in the loss becomes a further root of the same backward pass.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.autograd.graph import GradientEdge
 from ..attention.runtime import Meter
 
 OUTPUT, KL = "hf_bam_output", "hf_bam_kl"
-"""Keys of the metadata of a node: the KL terms of forwards whose output it made, and the forward whose KL it holds."""
+"""Keys of a node's metadata: the KL terms of forwards whose output it made, and the forward whose KL it computes."""
 THROUGH = frozenset({"ToCopyBackward0", "CloneBackward0", "AliasBackward0", "ViewBackward0", "SqueezeBackward0"})
 """Nodes that pass a loss on as it is."""
 SIDE_BY_SIDE = frozenset({"_DDPSinkBackward"})
@@ -40,12 +40,12 @@ _scale: ContextVar[float | None] = ContextVar("hf_bam_loss_scale", default=None)
 
 @dataclass(eq=False)
 class Forward:
-    """A forward pass in training mode. It holds nothing of its graph, whose nodes hold it.
+    """Forward pass in training mode. It has no reference to its graph, whose nodes refer to it.
 
     Attributes:
-        terms: what the logs tell of it once it was trained.
+        terms: values for the logs, once it was trained.
         meter: the logs.
-        tally: how many such forwards the model had since its last optimizer step, and how many were trained.
+        tally: number of such forwards of the model since its last optimizer step, and of those that were trained.
         trained: whether a backward pass had its KL.
     """
 
@@ -55,7 +55,7 @@ class Forward:
     trained: bool = False
 
     def take(self, own_loss: bool) -> None:
-        """Counts its KL as trained; its task loss was, too, if the model's own loss was differentiated."""
+        """Count its KL as trained, and its task loss if the model's own loss was differentiated."""
         if self.trained:
             return
         self.trained = True
@@ -65,7 +65,7 @@ class Forward:
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """The KL of a forward times its weight, and those of forwards whose outputs went into it."""
+    """Weighted KL of a forward, and those of forwards whose outputs went into it."""
 
     forward: Forward
     kl_loss: Tensor
@@ -80,8 +80,8 @@ class Tally:
     trained: int = 0
 
 
-def note(forward: Forward, kl: Tensor, kl_loss: Tensor, loss: Tensor | None, inputs: Any, output: Any) -> None:
-    """Lets a backward pass from any output find the KL; `kl`, `kl_loss` and `loss` have it already."""
+def record(forward: Forward, kl: Tensor, kl_loss: Tensor, loss: Tensor | None, inputs: Any, output: Any) -> None:
+    """Record the KL for backward passes from any output; `kl`, `kl_loss` and `loss` include it already."""
     forward.tally.forwards += 1
     before = _search(_edges(inputs), 64)[0] if _live else []
     term = Term(forward, kl_loss, tuple(other for other in before if not other.forward.trained))
@@ -94,7 +94,7 @@ def note(forward: Forward, kl: Tensor, kl_loss: Tensor, loss: Tensor | None, inp
 
 
 def _edges(values: Any) -> list[Edge]:
-    """The nodes that made the tensors in a structure, with the number of their output."""
+    """Return the nodes that made the tensors in a structure, with the number of their output."""
     if isinstance(values, Tensor):
         return [] if values.grad_fn is None else [(values.grad_fn, values.output_nr)]
     if isinstance(values, dict):
@@ -105,19 +105,19 @@ def _edges(values: Any) -> list[Edge]:
 
 
 def _search(roots: Iterable[Edge], most: int) -> tuple[list[Term], set[Forward]]:
-    """KL terms of forwards whose outputs lie below these nodes, and forwards whose KL does.
+    """Return the KL terms of forwards whose outputs lie below these nodes, and the forwards whose KL does.
 
-    What lies below an output is the model itself, where nothing is looked for.
+    Below an output lies the model itself, which is not searched.
     """
     found: dict[Term, None] = {}
     with_kl: set[Forward] = set()
-    seen: set[Edge] = set()
+    searched: set[Edge] = set()
     waiting = list(roots)
-    while waiting and len(seen) < most:
+    while waiting and len(searched) < most:
         edge = node, number = waiting.pop()
-        if node is None or edge in seen:
+        if node is None or edge in searched:
             continue
-        seen.add(edge)
+        searched.add(edge)
         terms, forward = node.metadata.get(OUTPUT, ()), node.metadata.get(KL)
         if forward is not None:
             with_kl.add(forward)
@@ -130,7 +130,7 @@ def _search(roots: Iterable[Edge], most: int) -> tuple[list[Term], set[Forward]]
 
 
 def loss_scale(loss: Tensor) -> float:
-    """The factor by which a loss was scaled at its end: for gradient accumulation, or for half precision.
+    """Return the factor by which a loss was scaled at its end: for gradient accumulation, or for half precision.
 
     A division by the number of terms of a sum makes a mean of it and is no such factor.
     """
@@ -158,7 +158,7 @@ def loss_scale(loss: Tensor) -> float:
 
 @contextmanager
 def scaled(scale: float) -> Iterator[None]:
-    """Within this context losses are scaled by a known factor."""
+    """Set the factor by which losses are scaled within this context."""
     token = _scale.set(scale)
     try:
         yield
@@ -167,7 +167,7 @@ def scaled(scale: float) -> Iterator[None]:
 
 
 def install() -> None:
-    """Puts the search for KL terms in front of `torch.autograd.backward`, once."""
+    """Wrap `torch.autograd.backward` with the search for KL terms, once."""
     original = torch.autograd.backward
     if hasattr(original, "_hf_bam"):
         return
@@ -186,7 +186,7 @@ def install() -> None:
 
 
 def _missing(roots: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """KL terms that a backward pass from these roots would leave out, and the gradients that they get."""
+    """Return the KL terms that a backward pass from these roots would leave out, and their gradients."""
     found, with_kl = _search(_edges(roots), MOST_NODES)
     for forward in with_kl:
         forward.take(own_loss=True)

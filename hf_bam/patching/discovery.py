@@ -1,4 +1,4 @@
-"""Where the attention of a transformers model is, and whether it can be reached."""
+"""Search for the attention modules of a transformers model."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .architectures import CROSS, HEAD_DIM, NO_TOKENS, SHARED_LAYERS
 
 
 class UnsupportedModelError(ValueError):
-    """The attention of a model cannot be reached through transformers' attention interface."""
+    """Error for a model whose attention does not go through transformers' attention interface."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """One attention module.
+    """Attention module of a model.
 
     Attributes:
         path: its name within the model.
@@ -43,13 +43,13 @@ class Site:
             if isinstance(size := getattr(self.module, name, None), int):
                 return size
         raise UnsupportedModelError(
-            f"{self.path} ({type(self.module).__name__}) does not tell the size of its heads: "
+            f"{self.path} ({type(self.module).__name__}) has no attribute for the size of its heads: "
             f"none of {', '.join(HEAD_DIM)} is there."
         )
 
 
 def find_sites(model: PreTrainedModel) -> list[Site]:
-    """All attention modules of the model, or an error that names the one that cannot be reached."""
+    """Return all attention modules of the model, or raise an error that names the one that cannot be reached."""
     check_reachable(model)
     depth: dict[str, int] = {}
     sites = []
@@ -76,7 +76,7 @@ def find_sites(model: PreTrainedModel) -> list[Site]:
 
 
 def stochastic_uses(sites: list[Site], config: BamConfig) -> list[tuple[bool, ...]]:
-    """For every site and every use of it within a forward, whether `config` selects it."""
+    """Return for every site and every use of it within a forward whether `config` selects it."""
     stacks: dict[str, set[int]] = {}
     for site in sites:
         stacks.setdefault(site.stack, set()).update(site.layers)
@@ -106,12 +106,12 @@ def _select(layers: str | int | tuple[int, ...], depth: int) -> set[int]:
 
 
 def uses_interface(cls: type[nn.Module]) -> bool:
-    """Whether a method of the class looks its attention function up in transformers' table."""
+    """Return whether a method of the class looks its attention function up in transformers' table."""
     return any("ALL_ATTENTION_FUNCTIONS" in code.co_names for code in _methods(cls))
 
 
 def _chooses_keys(cls: type[nn.Module]) -> bool:
-    """Whether a method of the class hands a choice of keys to its attention function, beside the mask."""
+    """Return whether a method of the class passes a choice of keys to its attention function, beside the mask."""
     return any(
         name in ((constant,) if isinstance(constant, str) else constant)
         for code in _methods(cls)
@@ -133,11 +133,11 @@ def _methods(cls: type) -> Iterator[CodeType]:
 
 
 def check_reachable(model: PreTrainedModel) -> None:
-    """Raises for attention that does not use the interface, before anything is changed."""
+    """Raise for attention that does not use the interface, before anything is changed."""
     if model.config.model_type in NO_TOKENS:
         raise UnsupportedModelError(
             f"{type(model).__name__} cannot be patched: its attention runs over "
-            f"{NO_TOKENS[model.config.model_type]}, so that its KL cannot tell padding."
+            f"{NO_TOKENS[model.config.model_type]}, so that its KL cannot exclude padding."
         )
     for path, module in model.named_modules():
         name = type(module).__name__
@@ -160,7 +160,7 @@ def check_reachable(model: PreTrainedModel) -> None:
 
 
 def _is_or_is_beside_interface(model: nn.Module, path: str) -> bool:
-    """Whether the module, one inside it or one around it uses the interface."""
+    """Return whether the module, one inside it or one around it uses the interface."""
     parts = path.split(".")
     around = [model.get_submodule(".".join(parts[:i])) for i in range(1, len(parts))]
     return any(uses_interface(type(m)) for m in (*model.get_submodule(path).modules(), *around))

@@ -1,4 +1,4 @@
-"""Repeating the batch where it enters the first stochastic layer, so that what lies before is computed once."""
+"""Expansion of the batch where it enters the first stochastic layer: earlier layers run once for all samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..attention.runtime import Frame, Runtime
 
 
 def install(model: nn.Module, runtime: Runtime) -> list[RemovableHandle]:
-    """Lets every layer from the first stochastic one on repeat its arguments when the forward asks for it."""
+    """Let every layer from the first stochastic one on repeat its arguments when the sampling mode asks for it."""
     return [
         block.register_forward_pre_hook(
             partial(expand, runtime=runtime, block=number, first_use=use), with_kwargs=True
@@ -25,7 +25,7 @@ def install(model: nn.Module, runtime: Runtime) -> list[RemovableHandle]:
 
 
 def stochastic_blocks(model: nn.Module) -> list[tuple[nn.Module, int]]:
-    """The layers from the first stochastic one on, each with the first of its uses that counts."""
+    """Return the layers from the first stochastic one on, each with the first of its stochastic uses."""
     found: dict[str, int] = {}
     for path, module in model.named_modules():
         if isinstance(module, BamLayer) and (found or any(module.uses)):
@@ -36,7 +36,7 @@ def stochastic_blocks(model: nn.Module) -> list[tuple[nn.Module, int]]:
 
 
 def expand(module: nn.Module, args: Any, kwargs: Any, *, runtime: Runtime, block: int, first_use: int) -> Any:
-    """Repeats the arguments of a layer that still have the batch's own size, (B, ...) to (copies * B, ...)."""
+    """Repeat the arguments of a layer that still have the size of the batch, (B, ...) to (copies * B, ...)."""
     frame: Frame | None = runtime.frame
     sampling = None if frame is None else frame.sampling
     if frame is None or sampling is None or sampling.rows is None or sampling.copies == 1:
@@ -53,5 +53,5 @@ def expand(module: nn.Module, args: Any, kwargs: Any, *, runtime: Runtime, block
 
 
 def repeat(tensor: Tensor, copies: int) -> Tensor:
-    """(copies * B, ...): the whole batch, again and again."""
+    """Return the whole batch several times, (copies * B, ...)."""
     return tensor.repeat(copies, *[1] * (tensor.dim() - 1))

@@ -1,4 +1,4 @@
-"""What happens before and after the forward of a patched model."""
+"""Hooks around the forward of a patched model: they open its frame and add its loss terms to the output."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def install(model: nn.Module) -> list[RemovableHandle]:
 
 
 def catch_direct_calls(model: nn.Module) -> None:
-    """Makes `model.forward(...)`, which passes hooks by, do what `model(...)` does; sentence-transformers calls it."""
+    """Make `model.forward(...)`, which skips hooks, equal to `model(...)`; sentence-transformers calls it."""
     if "forward" in vars(model):
-        return  # somebody else's, which `model(...)` calls as well
+        return  # of another library; `model(...)` calls it as well
 
     @functools.wraps(type(model).forward)
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        patch: Patch | None = vars(self).get(ATTRIBUTE)  # None: unpatched, and somebody has kept this method
+        patch: Patch | None = vars(self).get(ATTRIBUTE)  # None: unpatched, and a caller has kept this method
         if patch is None or patch.runtime.frame is not None:
             return type(self).forward(self, *args, **kwargs)
         return self(*args, **kwargs)
@@ -49,7 +49,7 @@ def catch_direct_calls(model: nn.Module) -> None:
 
 
 def release_direct_calls(model: nn.Module) -> None:
-    """Takes our `forward` away; one that somebody else has put there since stays."""
+    """Remove our `forward`; one that another library has put there since stays."""
     if hasattr(vars(model).get("forward"), DIRECT):
         del model.forward
 
@@ -57,7 +57,7 @@ def release_direct_calls(model: nn.Module) -> None:
 def open_frame(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, argument_names: tuple[str, ...]
 ) -> None:
-    """Begins to collect the KL, unless a model around this one has begun already."""
+    """Open the frame of a forward, unless a model around this one has opened one."""
     patch: Patch = vars(model)[ATTRIBUTE]
     current = patch.runtime.frame
     # A frame of its own that is still open was left behind by an exception in a compiled forward.
@@ -83,7 +83,7 @@ def open_frame(
 
 
 def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-    """Adds the KL to the output; also runs, with `output=None`, when the forward raised."""
+    """Close the frame and add its loss terms to the output; also runs, with `output=None`, when the forward raised."""
     patch: Patch = vars(model)[ATTRIBUTE]
     frame = patch.runtime.frame
     if frame is None or frame.owner is not model:
@@ -109,12 +109,12 @@ def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
         patch.runtime.meter.add(**terms)
     elif kl_loss.requires_grad:
         forward = backward.Forward(terms, patch.runtime.meter, patch.tally)
-        backward.note(forward, kl, kl_loss, own_loss(output), (args, kwargs), output)
+        backward.record(forward, kl, kl_loss, own_loss(output), (args, kwargs), output)
     return output
 
 
 def check_sampled(model: nn.Module, patch: Patch) -> None:
-    """A patched model that trains without any stochastic attention is a mistake."""
+    """Raise for a patched model that trains without any stochastic attention."""
     if model is patch.root:
         raise RuntimeError(
             f"{type(model).__name__} is patched and in training mode, but none of its attention was sampled. Either "
@@ -127,11 +127,11 @@ def check_sampled(model: nn.Module, patch: Patch) -> None:
 def padding_masks(
     inputs: dict[str, Any], encoder_decoder: bool, ends: tuple[Any, ...] = ()
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Which tokens of the encoder and of the decoder are no padding, (B, L) each, None where that is not said.
+    """Return the tokens of the encoder and of the decoder that are not padding, (B, L) each; None: not known.
 
-    Decoder inputs are often padded without a mask. Then the labels tell, because a position whose label is ignored is
-    a query that nobody uses; without labels the tokens that end a text do, `ends`, because nothing follows them. A
-    model that is given no decoder inputs takes those of the encoder, shifted by one. For a model of one part both are
+    Decoder inputs are often padded without a mask. Then the labels show the padding, because a position whose label is
+    ignored is a query without effect; without labels the tokens that end a text do, `ends`, because nothing follows
+    them. A model without decoder inputs takes those of the encoder, shifted by one. For a model of one part both are
     the same tokens.
     """
     mask = inputs.get("attention_mask")
@@ -151,7 +151,7 @@ def padding_masks(
 
 
 def positions(inputs: dict[str, Any], encoder_decoder: bool) -> Positions:
-    """Where the tokens of a forward stand in their texts."""
+    """Return the positions of the tokens of a forward in their texts."""
     cache: Any = inputs.get("past_key_values")
     past = int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else None
     encoder = padding_before(inputs.get("attention_mask"))
@@ -165,14 +165,14 @@ def positions(inputs: dict[str, Any], encoder_decoder: bool) -> Positions:
 
 
 def padding_before(mask: Any) -> Tensor | None:
-    """(B,) how many tokens of padding stand before each text."""
+    """Return the number of padding tokens before each text, (B,)."""
     if not isinstance(mask, Tensor) or mask.dim() != 2:
         return None
     return (mask.cumsum(dim=-1) == 0).sum(dim=-1)
 
 
 def prepare_checkpointing(patch: Patch) -> None:
-    """Makes gradient checkpointing run a layer again within the frame of its forward; refuses the reentrant kind."""
+    """Make gradient checkpointing run a layer again within the frame of its forward; raise for the reentrant kind."""
     for module in patch.root.modules():
         if not getattr(module, "gradient_checkpointing", False):
             continue
@@ -183,7 +183,7 @@ def prepare_checkpointing(patch: Patch) -> None:
                 "Gradient checkpointing with use_reentrant=True loses the gradient of the KL. Use "
                 "model.gradient_checkpointing_enable({'use_reentrant': False})."
             )
-        # Somebody else's contexts are left alone; noise="entry" can do without ours.
+        # Contexts of other libraries stay; noise="entry" does not need ours.
         theirs = keywords.get("context_fn")
         if isinstance(function, partial) and (theirs is None or getattr(theirs, "func", None) is checkpoint_contexts):
             contexts = partial(checkpoint_contexts, patch.runtime)
@@ -191,7 +191,7 @@ def prepare_checkpointing(patch: Patch) -> None:
 
 
 def check_prior_trainable(patch: Patch) -> None:
-    """PEFT freezes what it does not know; who freezes the prior by hand may do so."""
+    """Raise if PEFT has frozen the prior, as it does with modules that it does not know."""
     priors = [p for _, layer in bam_modules(patch.root) for p in layer.parameters()]
     if priors and not any(p.requires_grad for p in priors) and any(map(is_adapter, patch.root.modules())):
         raise ValueError(
@@ -205,6 +205,6 @@ def is_adapter(module: nn.Module) -> bool:
 
 
 def checkpoint_contexts(runtime: Runtime) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """The contexts of a checkpointed layer, for its forward and for its recomputation."""
+    """Return the contexts of a checkpointed layer, for its forward and for its recomputation."""
     frame = runtime.frame
     return nullcontext(), nullcontext() if frame is None else Replay(runtime, frame)

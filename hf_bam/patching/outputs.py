@@ -1,4 +1,4 @@
-"""Model outputs that carry the KL."""
+"""Model outputs with fields for the KL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _made: dict[type, type] = {}
 
 
 def with_kl_fields(cls: type[ModelOutput]) -> type[ModelOutput]:
-    """A subclass of an output class with the fields `task_loss`, `kl` and `kl_loss`.
+    """Return a subclass of an output class with the fields `task_loss`, `kl` and `kl_loss`.
 
     A real dataclass rather than loose entries: DDP takes outputs apart and rebuilds them by their fields.
     """
@@ -28,7 +28,7 @@ def with_kl_fields(cls: type[ModelOutput]) -> type[ModelOutput]:
 
 
 def prepare_outputs(forward: Callable[..., Any]) -> None:
-    """Makes the output classes that a forward says it returns, because torch.compile cannot make a class."""
+    """Make the output classes that a forward is annotated with, because torch.compile cannot make a class."""
     try:
         returned = get_type_hints(forward).get("return")
     except (NameError, TypeError):
@@ -39,9 +39,9 @@ def prepare_outputs(forward: Callable[..., Any]) -> None:
 
 
 def add_kl(output: Any, kl: Tensor, kl_loss: Tensor) -> Any:
-    """Puts `kl_loss`, the weighted KL, into the loss of a model output, and the terms beside it.
+    """Add `kl_loss`, the weighted KL, to the loss of a model output, and the terms as fields.
 
-    A tuple keeps its places: the KL goes into the loss, its first entry, if there is one.
+    A tuple keeps its length: the KL is added to the loss, its first entry, if there is one.
     """
     task_loss = own_loss(output)
     loss = None if task_loss is None else task_loss + kl_loss.to(task_loss.device)
@@ -52,7 +52,7 @@ def add_kl(output: Any, kl: Tensor, kl_loss: Tensor) -> Any:
 
 
 def own_loss(output: Any) -> Tensor | None:
-    """The loss in a model output, or at the beginning of a tuple; None where there is none."""
+    """Return the loss of a model output or of a tuple; None where there is none."""
     if isinstance(output, ModelOutput):
         return output.get("loss")
     is_loss = isinstance(output, tuple) and bool(output) and isinstance(output[0], Tensor) and output[0].dim() == 0

@@ -1,4 +1,4 @@
-"""The record that a patched model carries."""
+"""Record of a patched model."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ATTRIBUTE = "_bam"
 
 @dataclass
 class Patch:
-    """What was done to a model, and what it takes to undo it.
+    """Changes that patching made to a model, and what is needed to undo them.
 
     Attributes:
         root: the model that was patched. The models inside it share the record.
         implementations: every model config with the attention implementation that it had.
         attributes: attributes of the models inside the root that were overwritten, with their models.
-        tally: whether the KL of its forwards is trained.
-        checked: whether that was seen by the gradient of the prior, for a compiled model.
+        tally: forwards since the last optimizer step, and those whose KL was trained.
+        checked: whether the gradient of the prior of a compiled model was checked.
         expansions: hooks of the layers that can repeat the batch, see `hf_bam.patching.expansion`.
     """
 
@@ -43,7 +43,7 @@ class Patch:
 
 
 def base_model(model: nn.Module) -> PreTrainedModel:
-    """The transformers model itself, also out of a PEFT model."""
+    """Return the transformers model itself, also of a PEFT model."""
     if isinstance(model, PreTrainedModel):
         return model
     inner = getattr(model, "get_base_model", lambda: None)()
@@ -56,13 +56,13 @@ def base_model(model: nn.Module) -> PreTrainedModel:
 
 
 def find_patches(model: nn.Module) -> list[Patch]:
-    """The records of the patched models inside a module, which may be a wrapper (DDP, PEFT, torch.compile)."""
+    """Return the records of the patched models inside a module, which may be a wrapper (DDP, PEFT, torch.compile)."""
     records = (vars(module).get(ATTRIBUTE) for module in model.modules())
     return list({id(record): record for record in records if record is not None}.values())
 
 
 def patch_of(model: nn.Module) -> Patch:
-    """The record of a patched model, or an error."""
+    """Return the record of a patched model, or raise an error."""
     patches = find_patches(model)
     if len(patches) == 1:
         return patches[0]
@@ -72,5 +72,5 @@ def patch_of(model: nn.Module) -> Patch:
 
 
 def bam_modules(model: nn.Module) -> Iterator[tuple[str, BamLayer]]:
-    """The Bayesian layers of a model with their names."""
+    """Return the Bayesian layers of a model with their names."""
     return ((path, module) for path, module in model.named_modules() if isinstance(module, BamLayer))

@@ -1,4 +1,4 @@
-"""Counting optimizer steps, for the annealing of the KL weight."""
+"""Count of optimizer steps, for the annealing of the KL weight, and checks after each step."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ BUFFER = "bam_step"
 
 _watched: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 _prior_steps: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
-"""Steps of an optimizer that trains the model since one was seen that trains its prior."""
+"""Steps of an optimizer that trains the model since the last one that trains its prior."""
 
 
 def watch(model: nn.Module) -> None:
-    """Counts the steps of whatever optimizer trains the model."""
+    """Count the steps of the optimizers that train the model."""
     _watched.add(model)
 
 
 def add_counter(model: nn.Module) -> None:
-    """The count is a buffer, so that it is saved and resumed with the weights."""
+    """Add the count as a buffer, so that it is saved and resumed with the weights."""
     device = next(model.parameters()).device
     model.register_buffer(BUFFER, torch.zeros((), dtype=torch.int64, device=device))
     watch(model)
@@ -53,7 +53,7 @@ def _count(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _look_for_prior(model: nn.Module, trained: set[int], own: bool) -> None:
-    """Raises at the second step of the model's optimizer if no optimizer has the parameters of the prior."""
+    """Raise at the second step of the model's optimizer if no optimizer has the parameters of the prior."""
     prior = {id(p) for name, p in model.named_parameters() if ".bam." in f".{name}" and p.grad is not None}
     if prior & trained:
         _prior_steps[model] = 0
@@ -68,7 +68,7 @@ def _look_for_prior(model: nn.Module, trained: set[int], own: bool) -> None:
 
 
 def _look_for_kl(model: nn.Module, optimizer: Optimizer, trained: set[int]) -> None:
-    """Raises if the model was trained, but the KL of none of its forwards since the last step."""
+    """Raise if the model was trained, but the KL of none of its forwards since the last step."""
     record = vars(model)[ATTRIBUTE]
     anything = any(p.grad is not None for group in optimizer.param_groups for p in group["params"])
     if not anything or not any(id(p) in trained for p in model.parameters() if p.requires_grad):
@@ -90,7 +90,7 @@ def _look_for_kl(model: nn.Module, optimizer: Optimizer, trained: set[int]) -> N
 
 
 def _compiled_without_kl(model: nn.Module, record: Any) -> bool:
-    """Whether a compiled model was trained and its prior was not; the first such step is looked at."""
+    """Return whether a compiled model was trained and its prior was not; only the first such step is checked."""
     if record.runtime.kl_loss is None or record.checked:
         return False
     config, step = record.config, step_of(model)
@@ -103,5 +103,5 @@ def _compiled_without_kl(model: nn.Module, record: Any) -> bool:
 
 @functools.cache
 def install() -> None:
-    """Looks at every step of every optimizer, once."""
+    """Check every step of every optimizer; the hook is registered once."""
     register_optimizer_step_post_hook(_count)

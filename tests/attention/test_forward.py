@@ -31,9 +31,9 @@ class Attention(nn.Module):
 
 @pytest.fixture(params=[False, True], ids=["blocks", "matrix"])
 def draw(request):
-    """A draw as (output, weights) of both ways: by blocks, or as the matrix that is built for those who ask for it.
+    """Return a function that gives (output, weights) of a sample, by blocks or by the matrix.
 
-    Blocks give no weights, but the same draw once more with unit vectors as values gives them.
+    Blocks give no weights, but the same sample once more with unit vectors as values gives them.
     """
 
     def draw(module, query, key, value, mask=None, **kwargs):
@@ -55,8 +55,8 @@ def inputs(queries=T, keys=S, kv_heads=H, **options):
     return [torch.randn(shape, **options) for shape in shapes]
 
 
-def key_mask(*visible):
-    return torch.tensor(visible, dtype=torch.bool)[:, None, None].expand(-1, 1, T, -1)
+def key_mask(*allowed):
+    return torch.tensor(allowed, dtype=torch.bool)[:, None, None].expand(-1, 1, T, -1)
 
 
 MASKS = {
@@ -114,20 +114,20 @@ def test_grouped_query_attention(draw):
 
 @pytest.mark.parametrize("noise", ["entry", "key"])
 @pytest.mark.parametrize(
-    ("settings", "law"),
+    ("settings", "distribution"),
     [
         ({"k": 2.0}, stats.logistic(scale=1 / 2.0)),  # the difference of two Gumbel variables
         ({"family": "lognormal", "sigma": 0.7}, stats.norm(scale=0.7 * math.sqrt(2))),
     ],
     ids=["weibull", "lognormal"],
 )
-def test_the_log_odds_of_two_keys_follow_their_law(draw, noise, settings, law):
+def test_the_log_odds_of_two_keys_follow_their_distribution(draw, noise, settings, distribution):
     """log(W1/W2) - log(P1/P2) is the difference of two independent log noises."""
     query, key, value = torch.randn(40, 50, 1, D), torch.randn(40, 50, 2, D), torch.randn(40, 50, 2, D)
     _, weights = draw(Attention(noise=noise, **settings), query, key, value)
     scores = (query @ key.transpose(-1, -2)) / math.sqrt(D)
     noise_of_odds = (weights[..., 0] / weights[..., 1]).log() - (scores[..., 0] - scores[..., 1])
-    assert stats.kstest(noise_of_odds.flatten().numpy(), law.cdf).pvalue > 1e-3
+    assert stats.kstest(noise_of_odds.flatten().numpy(), distribution.cdf).pvalue > 1e-3
 
 
 def test_noise_differs_between_examples_heads_and_queries(draw):
@@ -179,7 +179,7 @@ def test_a_fully_masked_row_gives_zeros_no_kl_and_finite_gradients(draw, setting
     "settings", [{}, {"noise": "key"}, {"noise": "token"}, {"family": "lognormal", "prior": "fixed"}]
 )
 def test_masked_keys_have_no_kl(settings, matrix):
-    """What a masked key holds changes nothing, and dropping it changes nothing."""
+    """The content of a masked key has no effect, and dropping it has none."""
     module = Attention(**settings)
     query, key, value = inputs()
     mask = key_mask([1, 1, 1, 0, 0], [1, 1, 1, 0, 0])
@@ -200,7 +200,7 @@ def test_masked_keys_have_no_kl(settings, matrix):
 def test_the_kl_of_shared_noise_against_its_definition(noise, heads, prior, matrix):
     """With one noise value per key, the KL of all S is that of the weights of any one query in any one head.
 
-    S_1j = P_1j z_j determines every S_ij. Its prior is the Gamma law of T_j, stretched by P_1j / Pbar_j.
+    S_1j = P_1j z_j determines every S_ij. Its prior is the Gamma distribution of T_j, stretched by P_1j / Pbar_j.
     """
     from ..families.test_weibull import scipy_weibull
     from ..objective.test_kl import numerical_kl
@@ -214,9 +214,9 @@ def test_the_kl_of_shared_noise_against_its_definition(noise, heads, prior, matr
     psi = psi.expand(1, heads, 1, keys).mean(dim=(0, 1, 2)).double().numpy()
     expected = 0.0
     for j in range(keys):
-        law = stats.gamma(beta * psi[j], scale=p[0, 1, j] / p[:, :, j].mean() / beta)
+        distribution = stats.gamma(beta * psi[j], scale=p[0, 1, j] / p[:, :, j].mean() / beta)
         location = math.log(p[0, 1, j] / math.gamma(1 + 1 / k))
-        expected += numerical_kl(scipy_weibull(k, p[0, 1, j]), law, location, 1 / k, lowest=-60, highest=5)
+        expected += numerical_kl(scipy_weibull(k, p[0, 1, j]), distribution, location, 1 / k, lowest=-60, highest=5)
     (term,) = module.frame.terms
     assert term.total.item() == pytest.approx(expected, rel=1e-5)
     assert term.count.item() == keys

@@ -58,6 +58,6 @@ def test_memory_is_linear(monkeypatch, path, causal, noise):
     monkeypatch.setattr("hf_bam.attention.backends.spec.BLOCK", 2**13)
     (small, kept_small), (large, kept_large) = (run(n, causal, noise) for n in (256, 1024))
     assert kept_large <= 4.2 * kept_small
-    # Blocks of 16 rows at either length, of which the backward pass of the compiled rows holds two in one tensor.
+    # Blocks of 16 rows at either length, of which the backward pass of the compiled rows has two in one tensor.
     assert large <= 2 * 16 * HEADS * 1024
     assert large <= 4.2 * small

@@ -1,4 +1,4 @@
-"""The generator: its law, its independence, its seeds."""
+"""Noise generator: its distribution, its independence, its seeds."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from hf_bam.families import Lognormal, Weibull
 
 from .cases import PATHS, Case, choose
 
-HEADS, ROWS, KEYS = 16, 128, 512  # a million draws
+HEADS, ROWS, KEYS = 16, 128, 512  # a million samples
 FAMILIES = {
     "weibull": (
         Weibull(1.5),
@@ -36,7 +36,7 @@ UNLIKELY = 1e-4
 
 
 def native_noise(posterior, seed):
-    """What the kernel adds to scores of zero, told from the weights and their normaliser."""
+    """Return the noise that the kernel adds to scores of zero, from the weights and their normaliser."""
     lse, noisy_lse = torch.zeros(2, 1, HEADS, ROWS)
     query, key = torch.zeros(1, HEADS, ROWS, 1), torch.zeros(1, HEADS, KEYS, 1)
     weights, units = torch.zeros(1, HEADS, ROWS, KEYS), torch.eye(KEYS).expand(1, HEADS, -1, -1)
@@ -63,7 +63,7 @@ def words(seed, heads=HEADS, rows=ROWS, keys=KEYS):
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(("posterior", "cdf"), FAMILIES.values(), ids=FAMILIES)
-def test_a_million_draws_fit_their_law(path, posterior, cdf):
+def test_a_million_samples_fit_their_distribution(path, posterior, cdf):
     noise = draw(path, posterior, seed=11).flatten().double().numpy()
     assert stats.kstest(noise, cdf).pvalue > UNLIKELY
     np.testing.assert_allclose(np.exp(noise).mean(), 1, atol=5 * np.exp(noise).std() / 1e3)
@@ -82,8 +82,8 @@ def test_compiled_and_torch_noise_are_the_same(posterior):
     torch.testing.assert_close(draw("native", posterior, seed=3), expected, atol=2e-5, rtol=1e-5)
 
 
-def test_draws_never_reach_the_ends():
-    """The lowest and the highest bits give finite noise under either law."""
+def test_samples_never_reach_the_ends():
+    """The lowest and the highest bits give finite noise of either family."""
     u = uniform(torch.tensor([0, 1, 2**31 - 1, -(2**31), -1], dtype=torch.int32))
     assert 0 < u.min() < 1e-9
     assert u.max() < 1

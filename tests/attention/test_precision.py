@@ -40,7 +40,7 @@ def test_losses_and_gradients_are_finite_and_close_to_float32(name, mode, settin
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("autocast", [True, False])
 def test_noise_is_unbiased(dtype, autocast):
-    """Equal scores and one-hot values: the mean output over 50,000 draws is the mean weight, 1/4."""
+    """Equal scores and one-hot values: the mean output over 50,000 samples is the mean weight, 1/4."""
     made = torch.float32 if autocast else dtype
     query, key = torch.zeros(50, 20, 50, 8, dtype=made), torch.zeros(50, 20, 4, 8, dtype=made)
     value = torch.eye(4, dtype=made).expand(50, 20, 4, 4)
@@ -48,12 +48,14 @@ def test_noise_is_unbiased(dtype, autocast):
         output, _ = Attention(k=1.0).to(made)(query, key, value)
     assert output.dtype == dtype
     means = output.float().mean(dim=(0, 1, 2)).numpy()
-    np.testing.assert_allclose(means, 0.25, atol=5 * 0.2 / math.sqrt(50_000))  # a draw deviates by about 0.19
+    np.testing.assert_allclose(means, 0.25, atol=5 * 0.2 / math.sqrt(50_000))  # a sample deviates by about 0.19
 
 
 def test_pure_bfloat16_draws_its_noise_in_float32():
     layer = Attention(k=1.0).to(torch.bfloat16).bam
     query, key, value = torch.zeros(3, 2, 3, 50, 8, dtype=torch.bfloat16)
-    noise = layer.family.log_noise(AttentionCall(layer, 0, query, key, value, AttentionMask((2, 3, 50, 50)), scale=1.0))
+    noise = layer.family.log_noise(
+        AttentionCall(layer, 0, query, key, value, AttentionMask((2, 3, 50, 50)), scale=1.0)
+    )
     assert noise.dtype == torch.float32
     assert noise.unique().numel() > 0.99 * noise.numel()  # bfloat16 has too few values for that

@@ -126,12 +126,12 @@ def test_strides_of_any_kind(seed):
         return [big[:, 2:-1, :, 0, 1:].transpose(1, 2), big[:, 1:-2, :, 1, :-1].transpose(1, 2).flip(3)][seed % 2]
 
     inputs = odd(queries), odd(keys), odd(keys)[:, :1].expand(-1, heads, -1, -1)
-    visible = torch.rand(batch, keys, 1, queries).transpose(1, 3) > 0.3  # (B, T, 1, S)
-    visible = visible.transpose(1, 2)
+    allowed = torch.rand(batch, keys, 1, queries).transpose(1, 3) > 0.3  # (B, T, 1, S)
+    allowed = allowed.transpose(1, 2)
     options = {"posterior": Weibull(1.0), "seed": NoiseSeed(seed), "scale": 0.3}
-    mask = AttentionMask((batch, heads, queries, keys), visible)
+    mask = AttentionMask((batch, heads, queries, keys), allowed)
     output = attend(*inputs, mask=mask, **options).output
     copied = attend(
-        *(x.contiguous() for x in inputs), mask=AttentionMask(mask.shape, visible.contiguous()), **options
+        *(x.contiguous() for x in inputs), mask=AttentionMask(mask.shape, allowed.contiguous()), **options
     ).output
     assert torch.equal(output, copied)

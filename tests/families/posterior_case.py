@@ -1,4 +1,4 @@
-"""What holds for every posterior; the oracles are scipy's densities."""
+"""Properties of every posterior; the oracles are scipy's densities."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from hf_bam.families import Posterior
 
 
 class PosteriorCase:
-    """Subclasses give `posteriors` and a scipy law for S."""
+    """Subclasses give `posteriors` and a scipy distribution for S."""
 
     posteriors: tuple[Posterior, ...]
 
-    def law(self, posterior: Any, mean: float) -> Any:
-        """scipy's law of S with this mean."""
+    def distribution(self, posterior: Any, mean: float) -> Any:
+        """Return scipy's distribution of S with this mean."""
         raise NotImplementedError
 
-    def test_samples_follow_their_law(self):
+    def test_samples_follow_their_distribution(self):
         for posterior in self.posteriors:
             s = 0.3 * posterior.log_noise((20_000,), dtype=torch.float64).exp().numpy()
-            assert stats.kstest(s, self.law(posterior, 0.3).cdf).pvalue > 1e-3, posterior
+            assert stats.kstest(s, self.distribution(posterior, 0.3).cdf).pvalue > 1e-3, posterior
 
-    def test_the_mean_is_the_soft_attention_and_the_variance_that_of_the_law(self):
+    def test_the_mean_is_the_soft_attention_and_the_variance_that_of_the_distribution(self):
         for posterior in self.posteriors:
-            law = self.law(posterior, 0.3)
+            distribution = self.distribution(posterior, 0.3)
             s = 0.3 * posterior.log_noise((400_000,), dtype=torch.float64).exp().numpy()
-            assert law.mean() == pytest.approx(0.3)
-            assert s.mean() == pytest.approx(0.3, abs=5 * law.std() / math.sqrt(s.size))
-            if law.stats(moments="k") < 100:  # else the sample variance says little
-                assert s.var() == pytest.approx(law.var(), rel=0.1)
+            assert distribution.mean() == pytest.approx(0.3)
+            assert s.mean() == pytest.approx(0.3, abs=5 * distribution.std() / math.sqrt(s.size))
+            if distribution.stats(moments="k") < 100:  # else the sample variance says little
+                assert s.var() == pytest.approx(distribution.var(), rel=0.1)
 
     def test_noise_in_float32_is_finite_and_unbiased(self):
         for posterior in self.posteriors:
@@ -41,7 +41,7 @@ class PosteriorCase:
             z = log_z.double().exp().numpy()
             assert log_z.dtype == torch.float32
             assert torch.isfinite(log_z).all()
-            assert z.mean() == pytest.approx(1.0, abs=6 * self.law(posterior, 1.0).std() / 1000)
+            assert z.mean() == pytest.approx(1.0, abs=6 * self.distribution(posterior, 1.0).std() / 1000)
 
     def test_a_generator_makes_the_noise_reproducible_and_leaves_the_global_one_alone(self):
         for posterior in self.posteriors:

@@ -14,5 +14,5 @@ def scipy_lognormal(sigma, mean):
 class TestLognormal(PosteriorCase):
     posteriors = tuple(Lognormal(sigma) for sigma in (1e-3, 0.3, 1.5))
 
-    def law(self, posterior, mean):
+    def distribution(self, posterior, mean):
         return scipy_lognormal(posterior.sigma, mean)

@@ -13,5 +13,5 @@ def scipy_weibull(k, mean):
 class TestWeibull(PosteriorCase):
     posteriors = tuple(Weibull(k) for k in (0.5, 1.0, 5.0, 2000.0))
 
-    def law(self, posterior, mean):
+    def distribution(self, posterior, mean):
         return scipy_weibull(posterior.k, mean)

@@ -30,7 +30,7 @@ PAIRS = [
 
 
 def numerical_kl(q: Any, p: Any, location: float, spread: float, lowest: float, highest: float) -> float:
-    """Return KL(q || p) of two scipy distributions on (0, inf) by quadrature, over t with x = exp(location + spread * t)."""
+    """Return KL(q || p) of scipy distributions on (0, inf) by quadrature over t, x = exp(location + spread * t)."""
 
     def integrand(t: float) -> float:
         x = math.exp(location + spread * t)
@@ -117,7 +117,7 @@ class TestEveryPair:
 
 def test_a_pair_that_is_not_registered_is_an_error_that_names_those_that_are():
     with pytest.raises(
-        NotImplementedError, match="no KL of Weibull and LognormalPrior; registered are .*Weibull and Gamma"
+        NotImplementedError, match=r"no KL of Weibull and LognormalPrior; registered are .*Weibull and Gamma"
     ):
         kl_divergence(Weibull(1.0), LognormalPrior(1.0), *doubles(0.1, 0.2).log())
 

@@ -132,7 +132,7 @@ def test_the_attention_weights_are_those_that_were_used(architecture):
             assert not torch.equal(weights, others)
 
 
-REFUSED = {
+UNSUPPORTED = {
     "XLNetRelativeAttention": lambda: XLNetForSequenceClassification(
         XLNetConfig(vocab_size=VOCABULARY, d_model=32, n_layer=2, n_head=4, d_inner=48, pad_token_id=PAD)
     ),
@@ -153,9 +153,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("named", REFUSED)
+@pytest.mark.parametrize("named", UNSUPPORTED)
 def test_attention_that_cannot_be_reached_is_named_and_nothing_is_changed(named):
-    model = REFUSED[named]()
+    model = UNSUPPORTED[named]()
     keys, implementation = set(model.state_dict()), model.config._attn_implementation
     with pytest.raises(hf_bam.UnsupportedModelError, match=named):
         hf_bam.patch(model)

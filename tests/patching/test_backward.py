@@ -21,11 +21,13 @@ from ..models import bert, bert2bert, classification, gpt2, language_model, mari
 
 
 def patched(build=bert, **settings):
-    return hf_bam.patch(build(), **{"kl_weight": 0.5, "beta": 10.0, **settings}).train()
+    return hf_bam.patch(
+        build(), **{"kl_weight": 0.5, **({} if "family" in settings else {"beta": 10.0}), **settings}
+    ).train()
 
 
 def gradients(model, run):
-    """The gradient of every parameter after `run(model)`, which draws the same noise each time."""
+    """Return the gradient of every parameter after `run(model)`, which draws the same noise each time."""
     model.zero_grad()
     torch.manual_seed(7)
     run(model)
@@ -310,7 +312,7 @@ def test_other_roots_of_a_backward_pass():
     out = model(**inputs)
     edge = torch.autograd.graph.get_gradient_edge(cross_entropy(out.logits, labels))
     torch.autograd.backward(edge, torch.tensor(1.0))
-    assert model._bam.tally.trained == 2  # what an edge leaves out is seen at the optimizer step
+    assert model._bam.tally.trained == 2  # what an edge leaves out is found at the optimizer step
 
 
 def test_what_is_logged_is_what_was_trained():
@@ -347,19 +349,19 @@ def step_with(model, run):
 
 def test_a_loss_beside_the_outputs_is_an_error_that_tells_the_way_out():
     model, batch = patched(), classification()
-    seen = []
-    model.bert.encoder.layer[0].register_forward_hook(lambda module, args, output: seen.append(output))
+    outputs = []
+    model.bert.encoder.layer[0].register_forward_hook(lambda module, args, output: outputs.append(output))
 
     def beside(model):
         model(**batch)
-        seen[-1].square().mean().backward()
+        outputs[-1].square().mean().backward()
 
     with pytest.raises(RuntimeError, match=r"KL of this Bert\w+ was not trained.*loss \+ hf_bam.kl_loss\(model\)"):
         step_with(model, beside)
 
     def mended(model):
         model(**batch)
-        (seen[-1].square().mean() + hf_bam.kl_loss(model)).backward()
+        (outputs[-1].square().mean() + hf_bam.kl_loss(model)).backward()
 
     step_with(model, mended)
 

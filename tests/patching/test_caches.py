@@ -67,9 +67,9 @@ def test_left_padding_does_not_change_the_noise_of_a_text(build):
     padded = torch.cat([torch.full((1, 3), PAD), ids], dim=1)
     mask = (torch.arange(7) >= 3).long()[None]
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    for hold in (False, True):
-        with torch.no_grad(), hf_bam.sampling(model, seed=1, fixed=hold):
+    for fixed in (False, True):
+        with torch.no_grad(), hf_bam.sampling(model, seed=1, fixed=fixed):
             expected = model(ids).logits
-        with torch.no_grad(), hf_bam.sampling(model, seed=1, fixed=hold):
+        with torch.no_grad(), hf_bam.sampling(model, seed=1, fixed=fixed):
             actual = model(padded, attention_mask=mask, position_ids=positions).logits[:, 3:]
         torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5)

@@ -10,7 +10,7 @@ from hf_bam.attention.mask import AttentionMask
 
 from ..models import ARCHITECTURES, PAD, bert, classification, gpt2, llama, marian, text, translation
 
-# How each of them is told to have larger weights: what a tiny model generates should depend on its attention.
+# Option of each for larger weights: the text of a tiny model should depend on its attention.
 GENERATORS = {
     "bert-decoder": {"initializer_range": 0.5},
     "gpt2": {"initializer_range": 0.5},

@@ -219,7 +219,7 @@ def test_albert_counts_the_uses_of_its_shared_layer(layers, stochastic):
     assert all(map(torch.equal, first, second))
     with hf_bam.sampling(model):
         sampled = model(**batch, output_attentions=True).attentions
-    # Once the attention of a layer is random so is the input of all later ones: only the first difference tells.
+    # Once the attention of a layer is random so is the input of all later ones: only the first difference counts.
     assert [torch.equal(a, b) for a, b in zip(first, sampled, strict=True)].index(False) == min(stochastic)
     frames = []
     handle = model.register_forward_hook(lambda *_: frames.append(model._bam.runtime.frame), prepend=True)
@@ -308,12 +308,12 @@ def test_wrappers_are_looked_through():
         hf_bam.get_config(nn.ModuleList([model, hf_bam.patch(bert())]))
 
 
-def test_wrong_objects_are_told():
+def test_wrong_objects_are_errors():
     with pytest.raises(TypeError, match="not Linear"):
         hf_bam.patch(nn.Linear(2, 2))
     with pytest.raises(ValueError, match="not patched"), hf_bam.sampling(bert()):
         pass
-    with pytest.raises(ValueError, match="'kk' is not a field"):
+    with pytest.raises(ValueError, match="no 'kk' with family='weibull'"):
         hf_bam.patch(bert(), kk=3)
 
 
@@ -381,7 +381,7 @@ def test_sampling_contexts_nest():
 
 
 def test_layers_draw_different_noise():
-    """Two layers with the same weights and the same input, seen through their weights."""
+    """Two layers with the same weights and the same input, compared by their weights."""
     model = hf_bam.patch(bert(), k=1.0, prior="fixed").eval()
     first, second = (layer.attention.self for layer in model.bert.encoder.layer)
     second.load_state_dict(first.state_dict())

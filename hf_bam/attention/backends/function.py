@@ -1,4 +1,4 @@
-"""Stochastic attention by the compiled kernel: forward and backward, nothing of size T x S kept or held as a whole."""
+"""Stochastic attention by the compiled kernel: forward and backward, nothing of size T x S is stored."""
 
 from __future__ import annotations
 

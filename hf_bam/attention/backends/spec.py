@@ -12,7 +12,7 @@ from ...families import Posterior
 from ..mask import AttentionMask
 from ..noise import NoiseSeed
 
-# Entries of the attention matrix that are held at once: 2 MB in float32, which stays in the cache.
+# Entries of the attention matrix in memory at once: 2 MB in float32, which stays in the cache.
 BLOCK = 2**19
 
 

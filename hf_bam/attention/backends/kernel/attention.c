@@ -53,7 +53,7 @@ static float *take(float **memory, int64_t count) {
     return taken;
 }
 
-/* Divides some memory, and says how much of it is needed. */
+/* Divides some memory; returns how much of it is needed. */
 static int64_t lay_out(const Call *c, Job *j, float *memory) {
     float *end = memory;
     j->allowed.flags = take(&end, c->keys);

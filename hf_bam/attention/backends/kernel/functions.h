@@ -87,7 +87,7 @@ static inline uint32_t random_bits(uint32_t first, uint32_t second, uint32_t j) 
     return x ^ (x >> 14);
 }
 
-/* Bits for dropout at the same place: another round. */
+/* Bits for dropout at the same position: another round. */
 static inline uint32_t more_bits(uint32_t x) {
     x *= 0x7FEB352Du;
     x ^= x >> 15;

@@ -14,7 +14,7 @@ static const float HIDDEN = -1e30f;
 static const float EULER = 0.5772156649f;
 
 typedef struct {
-    int64_t batch, head, row;   /* its place; the head counts through the batch */
+    int64_t batch, head, row;   /* its position; the head counts through the batch */
     int64_t n;                  /* keys n.. are hidden by causality */
     const uint8_t *allowed;
     const float *bias;
@@ -215,13 +215,13 @@ static void mean_grad(const Call *c, const Row *r, const float *restrict log_p, 
 /* ---- a row forward and backward ---- */
 
 static void forward_row(const Call *c, const Row *r, const Keys *k, float *restrict s, float *restrict columns) {
-    const int64_t place = r->head * c->rows + r->row;
+    const int64_t index = r->head * c->rows + r->row;
     mask_scores(r, k->flags, s);
     if (c->kl || c->query_mask) {
         const float lse = log_sum_exp(s, r->n);
         const float kept = c->query_mask ? c->query_mask[r->batch * c->rows + r->row] : 0.0f;
-        c->lse[place] = lse;
-        if (c->kl) c->kl[place] = row_kl(c, r, k, s, lse);
+        c->lse[index] = lse;
+        if (c->kl) c->kl[index] = row_kl(c, r, k, s, lse);
         if (c->query_mask)
             for (int64_t j = 0; j < r->n; j++) columns[j] += kept * exp_(s[j] - lse);
     }
@@ -232,7 +232,7 @@ static void forward_row(const Call *c, const Row *r, const Keys *k, float *restr
         s[j] = exp_(s[j] - top);
         sum += s[j];
     }
-    c->noisy_lse[place] = top + log_(sum);
+    c->noisy_lse[index] = top + log_(sum);
     const float inverse = 1.0f / sum;
     for (int64_t j = 0; j < r->n; j++) s[j] *= inverse;
     if (c->dropout > 0.0f) drop(c, r, s);
@@ -240,8 +240,8 @@ static void forward_row(const Call *c, const Row *r, const Keys *k, float *restr
 
 static void backward_row(const Call *c, const Row *r, const Keys *k, float *restrict s, float *restrict g,
                          float *restrict log_p, float *restrict t, float *restrict columns) {
-    const int64_t place = r->head * c->rows + r->row;
-    const float lse = c->lse[place], noisy_lse = c->noisy_lse[place];
+    const int64_t index = r->head * c->rows + r->row;
+    const float lse = c->lse[index], noisy_lse = c->noisy_lse[index];
     mask_scores(r, k->flags, s);
     if (c->kl_grad || c->mean_grad)
         for (int64_t j = 0; j < r->n; j++) log_p[j] = s[j] - lse;
@@ -256,7 +256,7 @@ static void backward_row(const Call *c, const Row *r, const Keys *k, float *rest
     for (int64_t j = 0; j < r->n; j++) g[j] = s[j] * (g[j] - delta);
     if (c->dropout > 0.0f) drop(c, r, s);
     if (c->kl_grad)
-        (c->family == WEIBULL ? weibull_grad : lognormal_grad)(c, r, k, log_p, c->kl_grad[place], g, t, columns);
+        (c->family == WEIBULL ? weibull_grad : lognormal_grad)(c, r, k, log_p, c->kl_grad[index], g, t, columns);
     if (c->mean_grad) mean_grad(c, r, log_p, g);
 }
 
@@ -265,10 +265,10 @@ static void backward_row(const Call *c, const Row *r, const Keys *k, float *rest
  */
 static void run_row(const Call *c, const Row *r, const Keys *k, int64_t keys, float *s, float *g, float *scratch,
                     float *columns) {
-    const int64_t place = r->head * c->rows + r->row, used = k->count ? r->n : 0;
+    const int64_t index = r->head * c->rows + r->row, used = k->count ? r->n : 0;
     if (!used) {
-        if (!g) c->lse[place] = c->noisy_lse[place] = 0.0f;
-        if (c->kl) c->kl[place] = 0.0f;
+        if (!g) c->lse[index] = c->noisy_lse[index] = 0.0f;
+        if (c->kl) c->kl[index] = 0.0f;
     } else if (g) {
         backward_row(c, r, k, s, g, scratch, scratch + c->keys, columns);
     } else {
