@@ -84,4 +84,6 @@ def test_subfigures_can_be_drawn_into():
 
 
 def test_a_long_title_stays_inside_the_figure(tmp_path):
-    save(plots.reliability_diagram(LABELS, PROBABILITIES, title="MC dropout, 32 samples + temperature, " * 2), tmp_path)
+    save(
+        plots.reliability_diagram(LABELS, PROBABILITIES, title="MC dropout, 32 samples + temperature, " * 2), tmp_path
+    )
