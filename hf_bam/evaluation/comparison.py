@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,6 +32,26 @@ class Classifier(Protocol):
 
     def __call__(self, inputs: Any) -> Sequence[Any]:
         """Return a [`Classification`][hf_bam.prediction.Classification] of every input."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Results that a predictor has given already; `compare` takes them in place of the predictor.
+
+    Attributes:
+        predictor: predictor of the results, which also predicts out-of-distribution inputs.
+        results: one for each input.
+        seconds: wall time.
+    """
+
+    predictor: Classifier
+    results: Sequence[Any]
+    seconds: float
+
+    def select(self, indices: Sequence[int]) -> Predicted:
+        """Return the results of some inputs, with their share of the time."""
+        seconds = self.seconds * len(indices) / max(1, len(self.results))
+        return replace(self, results=[self.results[index] for index in indices], seconds=seconds)
 
 
 @dataclass(frozen=True)
@@ -138,7 +158,7 @@ def measure(labels: Array, samples: Array) -> dict[str, float]:
 
 
 def compare(
-    predictors: Mapping[str, Classifier],
+    predictors: Mapping[str, Classifier | Predicted],
     inputs: Any,
     labels: Iterable[int | str],
     columns: Columns = None,
@@ -147,7 +167,7 @@ def compare(
     """Predict a labelled set with every predictor and measure all of them alike.
 
     Args:
-        predictors: classifiers by the name that they get in the table.
+        predictors: classifiers by the name that they get in the table, or results that they have given.
         inputs: as for a predictor.
         labels: the true labels, as names or indices.
         columns: of a dataset.
@@ -155,13 +175,14 @@ def compare(
     """
     if not predictors:
         raise ValueError("predictors={} is empty; there is nothing to compare.")
-    first = next(iter(predictors.values()))
+    first = _predictor(next(iter(predictors.values())))
     texts = list(first.items(inputs, columns))
     names = first.label_names
     truth = label_indices(labels, names, len(texts))
     outcomes, table, others = {}, [], {}
-    for name, predictor in predictors.items():
-        known, outcomes[name] = _run(predictor, texts)
+    for name, method in predictors.items():
+        predictor = _predictor(method)
+        known, outcomes[name] = _run(method, texts)
         row: dict[str, float | str] = {"method": name, **known.measures(truth)}
         if ood is not None:
             unknown, others[name] = _run(predictor, list(predictor.items(ood, columns)))
@@ -171,12 +192,25 @@ def compare(
     return Comparison(outcomes, truth, shown, names, table, others or None)
 
 
-def _run(predictor: Classifier, texts: list[Any]) -> tuple[Statistics, Outcome]:
-    if predictor.head_name != "classification":
-        raise ValueError(f"compare() takes classifiers; this predictor has head={predictor.head_name!r}.")
+def predict(method: Classifier | Predicted, inputs: list[Any]) -> tuple[Sequence[Any], float]:
+    """Return the results of a method and the seconds that they took."""
+    if isinstance(method, Predicted):
+        if len(method.results) != len(inputs):
+            raise ValueError(f"There are {len(method.results)} results for {len(inputs)} inputs.")
+        return method.results, method.seconds
     start = time.perf_counter()
-    results = predictor(texts)
-    seconds = time.perf_counter() - start
+    results = method(inputs)
+    return results, time.perf_counter() - start
+
+
+def _predictor(method: Classifier | Predicted) -> Classifier:
+    return method.predictor if isinstance(method, Predicted) else method
+
+
+def _run(method: Classifier | Predicted, texts: list[Any]) -> tuple[Statistics, Outcome]:
+    if _predictor(method).head_name != "classification":
+        raise ValueError(f"compare() takes classifiers; this predictor has head={_predictor(method).head_name!r}.")
+    results, seconds = predict(method, texts)
     most = max(len(result.samples) for result in results)
     # For the report only: where the number of samples does not divide the most, repeating them moves their mean a
     # little.

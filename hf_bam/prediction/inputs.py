@@ -1,4 +1,4 @@
-"""What a predictor accepts, and what it says about the rest."""
+"""Inputs of a predictor: the formats that it reads, and checks of their content."""
 
 from __future__ import annotations
 
@@ -18,37 +18,45 @@ Item = TypeVar("Item")
 _tokenizing = threading.Lock()
 
 
-def texts_of(inputs: Any, columns: tuple[str, ...], optional: str | None = None) -> Iterable[Any]:
-    """The texts of a string, a list, pairs, dictionaries, or columns of a table; checked as they are read.
+def texts_of(
+    inputs: Any, columns: tuple[str, ...], optional: str | None = None, *, allow_empty: bool = False
+) -> Iterator[Text]:
+    """Return the texts of a string, a list, pairs, dictionaries, or columns of a table; checked as they are read.
 
     Args:
-        columns: of a table or a dictionary.
-        optional: a further column that is read where it is there.
+        columns: names of the texts in a table or a dictionary.
+        optional: name of a further text, which may be absent.
+        allow_empty: pass empty texts on, instead of raising `ValueError`.
     """
+    return _checked(_items(inputs, columns), columns, optional, allow_empty)
+
+
+def _items(inputs: Any, columns: tuple[str, ...]) -> Iterable[Any]:
+    """Return the inputs one by one, as they come."""
     if isinstance(inputs, (str, dict)):
-        return check([inputs], columns, optional)
+        return [inputs]
     if isinstance(inputs, tuple) and len(inputs) == 2 and all(isinstance(part, str) for part in inputs):
         raise TypeError(
             "A tuple of two strings may be a pair or two texts; give [(first, second)] or [first, second]."
         )
     if isinstance(inputs, (Dataset, IterableDataset)):
-        return check(_table_rows(inputs, inputs.column_names, columns), columns, optional)
+        return _table_rows(inputs, inputs.column_names, columns)
     if _is_pandas(inputs, "DataFrame"):
-        return check(_table_rows(inputs.to_dict("records"), list(inputs.columns), columns), columns, optional)
+        return _table_rows(inputs.to_dict("records"), list(inputs.columns), columns)
     if _is_pandas(inputs, "Series"):
-        return check(inputs.tolist(), columns, optional)
+        return list(inputs.tolist())
     if hasattr(inputs, "__getitem__") and hasattr(inputs, "__len__") and not isinstance(inputs, Iterable):
-        return check(map(inputs.__getitem__, range(len(inputs))), columns, optional)  # a dataset of torch
+        return map(inputs.__getitem__, range(len(inputs)))  # a dataset of torch
     if isinstance(inputs, (Mapping, Set, bytes)) or not isinstance(inputs, Iterable):
         raise TypeError(
             f"inputs is a {type(inputs).__name__}; give a string, a list of strings, pairs or dictionaries, a "
             "datasets.Dataset, or a DataFrame or Series of pandas."
         )
-    return check(inputs, columns, optional)
+    return inputs
 
 
 def _is_pandas(inputs: Any, name: str) -> bool:
-    """Whether it is an object of this class; pandas is not imported for it."""
+    """Return whether an object has this class of pandas, without importing pandas."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(inputs, getattr(pandas, name))
 
@@ -56,7 +64,7 @@ def _is_pandas(inputs: Any, name: str) -> bool:
 def _table_rows(
     rows: Iterable[dict[str, Any]], names: list[str] | None, columns: tuple[str, ...]
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a table that has these columns; a stream may not know its columns before it is read."""
+    """Yield the rows of a table that has these columns; a stream may not know its columns before it is read."""
     for row in rows:
         if names is None:
             names = list(row)
@@ -66,17 +74,19 @@ def _table_rows(
         yield row
 
 
-def check(items: Iterable[Any], columns: tuple[str, ...], optional: str | None = None) -> Iterator[Text]:
-    """Passes texts and pairs through; anything else is an error that says where."""
+def _checked(
+    items: Iterable[Any], columns: tuple[str, ...], optional: str | None, allow_empty: bool
+) -> Iterator[Text]:
+    """Yield texts and pairs; raise an error that names the position of anything else."""
     for index, item in enumerate(items):
         if isinstance(item, Mapping):
             item = _of_columns(item, columns, optional, index)
         parts = item if isinstance(item, (tuple, list)) else (item,)
         if len(parts) not in (1, 2) or not all(isinstance(part, str) for part in parts):
             raise TypeError(f"inputs[{index}] is {item!r:.200}; it must be a string or a pair of strings.")
-        if not any(part.strip() for part in parts):
+        if not allow_empty and not any(part.strip() for part in parts):
             raise ValueError(f"inputs[{index}] is empty; there is nothing to predict from.")
-        yield parts[0] if len(parts) == 1 else tuple(parts)
+        yield parts[0] if len(parts) == 1 else (parts[0], parts[1])
 
 
 def _of_columns(
@@ -92,19 +102,19 @@ def _of_columns(
 
 
 def content_seed(seed: int, item: Text) -> int:
-    """64 bits that follow from a seed and from a text or pair."""
+    """Return 64 bits that are a function of a seed and of a text or pair."""
     content = json.dumps([seed, item]).encode()
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little", signed=True)
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, *texts: Any, **options: Any) -> Any:
-    """What a tokenizer makes of texts; one thread at a time, because it keeps how to pad and cut as its own state."""
+    """Return the encoding of texts, one thread at a time: padding and truncation are state of a fast tokenizer."""
     with _tokenizing:
         return tokenizer(*texts, **options)
 
 
 def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Lists of up to `size` items."""
+    """Yield lists of up to `size` items."""
     iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk

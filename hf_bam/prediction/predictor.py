@@ -1,4 +1,4 @@
-"""The one object that people call."""
+"""Predictors: the objects that users call."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..evaluation.labels import label_indices
 from ..evaluation.temperature import fit_temperature
 from ..patching.architectures import OUTPUTS
+from ..patching.state import base_model
 from .heads import HEADS, Head, labels_of
-from .inputs import chunks, texts_of
+from .inputs import Text, chunks, texts_of
 from .results import Predictions
 from .samplers import Bam, Sampler
 from .settings import Settings
 
-NOT_SAID = int(1e6)  # tokenizers without a maximum length say a very large one
+Columns = str | tuple[str, str] | None
+NO_LIMIT = int(1e6)  # tokenizers without a maximum length have a very large one
 
 
 class Predictor:
-    """Draws several predictions for each input and says how far they agree.
+    """Predictions from several samples of each input, with their uncertainty.
 
     Args:
-        sampler: where the draws come from: [`Bam`][hf_bam.prediction.Bam], `Dropout`, `Ensemble` or `Plain`.
-        tokenizer: the model's.
-        num_samples: samples for each input.
-        head: what the model predicts: "classification", "multi-label", "regression", "tokens", "question-answering" or
-            "generation". Told from the model by default.
+        sampler: source of the samples: [`Bam`][hf_bam.prediction.Bam], `Dropout`, `Ensemble` or `Plain`.
+        tokenizer: the tokenizer of the model.
+        num_samples: samples of each input.
+        head: kind of output: "classification", "multi-label", "regression", "tokens", "question-answering" or
+            "generation". By default it follows from the class of the model.
         batch_size: inputs at a time.
-        seed: the same seed and input give the same draws, whatever else is in the batch; None draws afresh in every
+        seed: the same seed and input give the same samples, whatever else is in the batch; None: new ones in every
             call.
-        max_length: longer texts are cut, and their results say so. The model's own limit by default.
-        progress: show a progress bar; by default when writing to a terminal.
+        max_length: longer texts are truncated, and their results are marked. By default the limit of the model.
+        progress: show a progress bar; by default when standard error is a terminal.
         settings: fields of [`Settings`][hf_bam.prediction.Settings].
     """
 
@@ -61,27 +63,27 @@ class Predictor:
         self.progress = progress
         limit = longest(sampler.model, tokenizer) if max_length is None else max_length
         self.settings = Settings(num_samples=num_samples, max_length=limit, seed=seed, **settings)
-        self.head_name = head or head_of(sampler.model)
+        self.head_name = head or head_of(base_model(sampler.model))
         if self.head_name not in HEADS:
             raise ValueError(f"head={self.head_name!r} is not known; choose one of {', '.join(HEADS)}.")
         if self.settings.adaptive and not HEADS[self.head_name].adaptive:
-            raise ValueError(f"adaptive=True has no verdict to settle with head={self.head_name!r}.")
+            raise ValueError(f"adaptive=True is not possible with head={self.head_name!r}; it needs classification.")
 
     @property
     def head(self) -> Head:
-        """What predicts the inputs of one call."""
+        """A head for the inputs of one call."""
         return HEADS[self.head_name](self.sampler.ready(), self.tokenizer, self.settings)
 
-    def __call__(self, inputs: Any, columns: str | tuple[str, str] | None = None) -> Predictions[Any]:
-        """Results for all inputs.
+    def __call__(self, inputs: Any, columns: Columns = None) -> Predictions[Any]:
+        """Return the results of all inputs.
 
         Args:
             inputs: a string, a list of strings, of pairs or of dictionaries, a `datasets.Dataset` or
                 `IterableDataset`, or a DataFrame or Series of pandas.
-            columns: of a table or of dictionaries, the column of the text or the two columns of a pair; by default
-                "text", and "text_pair" where there is one.
+            columns: for a table or dictionaries, the column of the text or the two columns of a pair; by default
+                "text", and "text_pair" if it is there.
 
-        In a distributed run every process predicts its share, and all get the results.
+        In a distributed run every process predicts its part of the inputs, and all processes get all results.
         """
         if not (distributed.is_available() and distributed.is_initialized()):
             return Predictions(self.stream(inputs, columns))
@@ -90,16 +92,14 @@ class Predictor:
         own = list(self._run(items[rank * share : (rank + 1) * share]))
         return Predictions(gather_object(own))
 
-    def stream(self, inputs: Any, columns: str | tuple[str, str] | None = None) -> Iterator[Any]:
-        """Results one by one, in order, as they are ready: what was given out is not kept."""
+    def stream(self, inputs: Any, columns: Columns = None) -> Iterator[Any]:
+        """Yield the results one by one, in order, without keeping them."""
         return self._run(self.items(inputs, columns))
 
-    def calibrated(
-        self, inputs: Any, labels: Iterable[int | str], columns: str | tuple[str, str] | None = None
-    ) -> Predictor:
-        """A copy of this predictor with the temperature that suits held-out, labelled inputs best.
+    def calibrated(self, inputs: Any, labels: Iterable[int | str], columns: Columns = None) -> Predictor:
+        """Return a copy with the temperature that minimises the negative log-likelihood of held-out, labelled inputs.
 
-        The temperature divides the logits of every draw; it minimises the negative log-likelihood of their mean.
+        The temperature divides the logits of every sample; the likelihood is that of their mean.
         """
         plain = self.with_settings(temperature=1.0, adaptive=False)
         texts = list(self.items(inputs, columns))
@@ -107,7 +107,7 @@ class Predictor:
         return self.with_settings(temperature=fit_temperature(truth, plain(texts).samples))
 
     def with_settings(self, **changes: Any) -> Predictor:
-        """A copy with some settings changed."""
+        """Return a copy with some settings changed."""
         other = copy(self)
         other.settings = replace(self.settings, **changes)
         return other
@@ -116,30 +116,31 @@ class Predictor:
     def label_names(self) -> list[str]:
         return labels_of(self.sampler.model)
 
-    def items(self, inputs: Any, columns: str | tuple[str, str] | None = None) -> Iterable[Any]:
-        """The inputs one by one, checked as they are read."""
-        head = HEADS[self.head_name]
+    def items(self, inputs: Any, columns: Columns = None) -> Iterable[Text]:
+        """Return the inputs one by one, checked as they are read."""
+        head, allow_empty = HEADS[self.head_name], self.settings.allow_empty
         if columns is None:
-            return texts_of(inputs, head.columns, head.optional)
-        return texts_of(inputs, (columns,) if isinstance(columns, str) else tuple(columns))
+            return texts_of(inputs, head.columns, head.optional, allow_empty=allow_empty)
+        names = (columns,) if isinstance(columns, str) else tuple(columns)
+        return texts_of(inputs, names, allow_empty=allow_empty)
 
-    def _run(self, items: Iterable[Any]) -> Iterator[Any]:
+    def _run(self, items: Iterable[Text]) -> Iterator[Any]:
         head = self.head
         total = len(items) if isinstance(items, list) else None
         disable = None if self.progress is None else not self.progress
         with tqdm(total=total, unit="input", disable=disable, leave=False) as bar:
-            for window in chunks(items, 8 * self.batch_size):
+            for part in chunks(items, 8 * self.batch_size):
                 with torch.inference_mode():
-                    results = self._window(head, window)
-                bar.update(len(window))
+                    results = self._sorted_batches(head, part)
+                bar.update(len(part))
                 yield from results
 
-    def _window(self, head: Head, window: list[Any]) -> list[Any]:
-        """Batches of similar length, and the results in the order of the window."""
-        order = sorted(range(len(window)), key=lambda index: len(str(window[index])))
-        results: list[Any] = [None] * len(window)
+    def _sorted_batches(self, head: Head, items: list[Text]) -> list[Any]:
+        """Return the results of some inputs, in their order, from batches of similar length."""
+        order = sorted(range(len(items)), key=lambda index: len(str(items[index])))
+        results: list[Any] = [None] * len(items)
         for indices in chunks(order, self.batch_size):
-            for index, result in zip(indices, head.predict([window[i] for i in indices]), strict=True):
+            for index, result in zip(indices, head.predict([items[i] for i in indices]), strict=True):
                 results[index] = result
         return results
 
@@ -149,9 +150,10 @@ class BamPredictor(Predictor):
 
     Args:
         model: a patched model.
-        dropout: drop out with this rate besides.
-        token_budget: how many tokens go through the model at once; draws are folded into the batch up to this.
-        options: as for `Predictor`.
+        num_samples: samples of each input.
+        dropout: rate of Monte Carlo dropout beside the noise of the attention.
+        token_budget: tokens that go through the model at once; the batch is expanded by samples up to this number.
+        options: further arguments of `Predictor`.
     """
 
     def __init__(
@@ -168,13 +170,13 @@ class BamPredictor(Predictor):
 
 
 def longest(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    """How many tokens the model reads at most."""
-    said = [tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None)]
-    return min((limit for limit in said if isinstance(limit, int) and 0 < limit < NOT_SAID), default=NOT_SAID)
+    """Return the largest number of tokens that the model reads."""
+    limits = [tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None)]
+    return min((limit for limit in limits if isinstance(limit, int) and 0 < limit < NO_LIMIT), default=NO_LIMIT)
 
 
 def head_of(model: PreTrainedModel) -> str:
-    """What a model predicts, from its class and its config."""
+    """Return the name of the head that fits the class and the config of a model."""
     name = type(model).__name__
     if name.endswith("ForSequenceClassification"):
         kind = model.config.problem_type

@@ -28,6 +28,8 @@ class Settings:
     """Regression: probability that the interval covers."""
     max_length: int = setting(512, least=1)
     """Longer texts are truncated, and their results are marked."""
+    allow_empty: bool = False
+    """Predict empty texts, too, instead of raising `ValueError`."""
     seed: int | None = 0
     """The same seed and input give the same samples, whatever else is in the batch; None: new ones in every call."""
     max_answer_tokens: int = setting(30, least=1)
@@ -39,7 +41,7 @@ class Settings:
     null_answer: bool = False
     """Question answering: allow "no answer", as in SQuAD 2.0."""
     null_threshold: float = 0.0
-    """Question answering: by how much the probability of "no answer" has to exceed that of the best span."""
+    """Question answering: log odds of "no answer" against the best span above which it is the answer."""
     hypotheses: int = setting(0, least=0)
     """Generation: number of further texts, each generated from one sample of the attention."""
     generation: dict[str, Any] = field(default_factory=dict)

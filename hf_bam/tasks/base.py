@@ -1,4 +1,4 @@
-"""What a task is to the training loop."""
+"""Base class of all tasks."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 from datasets import Dataset
-from numpy.typing import NDArray
 from torch import Tensor
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModel, AutoTokenizer, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from .fields import check_fields
+from ..fields import check_fields
+from ..prediction import Predictions
+from .measures import text_measures
 
 Collator = Callable[[list[dict[str, Any]]], dict[str, Tensor]]
-Outputs = list[dict[str, NDArray[np.float64]]]
-"""What the model said of every feature, in the order of the features."""
 
 
 class DataError(ValueError):
-    """A file is not what was expected; the message names the file, the line and what was expected there."""
+    """Error in a data file; the message names the file, the line and the expected content."""
 
 
 @dataclass
 class Data:
-    """The rows of a task, as they are in its files.
+    """Rows of a task.
 
     Attributes:
-        evaluation: labelled sets by name; the first one chooses the best checkpoint.
+        train: rows to train on.
+        evaluation: labelled sets by name; the first one selects the best checkpoint.
         test: unlabelled sets by name, for prediction files.
     """
 
@@ -40,7 +39,7 @@ class Data:
 
     @property
     def sets(self) -> dict[str, Dataset]:
-        """All of them by name, the training rows first."""
+        """All sets by name, the training rows first."""
         return {"train": self.train, **self.evaluation, **self.test}
 
     def __str__(self) -> str:
@@ -48,16 +47,23 @@ class Data:
 
 
 class Task(ABC):
-    """Data and small functions: load, encode, collate, forward, decode, score.
+    """Data and small functions: load, encode and collate for training; inputs, prediction and score for evaluation.
 
-    A subclass is a frozen dataclass whose fields are the options of the task; the loop knows nothing else of it. Their
-    types are checked here; a `__post_init__` of its own calls this one first.
-    Rows are what the files hold, features are what the model takes (a long context makes several features of a row).
+    A subclass is a frozen dataclass whose fields are the options of the task. Their types, ranges and choices are
+    checked here; a `__post_init__` of a subclass calls this one first. Generic code uses these methods only and never
+    tests for a subclass. Predictions are made by a [`Predictor`][hf_bam.prediction.Predictor], which reads `inputs`
+    with `predictor_options`.
     """
 
     auto_class: ClassVar[Any] = AutoModel
-    """Which of transformers' auto classes makes the model."""
+    """The auto class of transformers that builds the model."""
     greater_is_better: ClassVar[bool] = True
+    command: ClassVar[str | None] = None
+    """Command that runs this task and others; None: only the command with the name of the task."""
+    default_model: ClassVar[str] = "albert-base-v2"
+    """Model of a command line that does not name one."""
+    default_recipe: ClassVar[str] = "paper"
+    """Recipe of a command line that does not name one."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -65,56 +71,82 @@ class Task(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The task's name in commands, folders and tables."""
+        """Name of the task in commands, folders and tables."""
 
     @property
     @abstractmethod
     def metric(self) -> str:
-        """The score that chooses the best checkpoint."""
+        """Name of the score that selects the best checkpoint."""
 
     @abstractmethod
     def load(self, data_dir: Path | None) -> Data:
-        """The rows, from a local folder or, without one, by name from the Hub; DataError where they are not right."""
+        """Return the rows of a local folder or, without one, of the Hub; raise `DataError` for malformed files."""
 
     def model_settings(self, data: Data) -> dict[str, Any]:
-        """Keywords for the model's config: number and names of labels, for instance."""
+        """Return keywords for the config of the model: number and names of labels, for instance."""
         return {}
 
+    def new_config(self, model: str) -> PretrainedConfig | None:
+        """Return the config of a model that `build` makes from scratch; None: the model is pretrained."""
+        return None
+
     def build(self, model: str, data: Data, **settings: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-        """The model to finetune and its tokenizer; `settings` are further keywords for the model's config."""
+        """Return the model to finetune and its tokenizer; `settings` are further keywords for its config."""
         tokenizer = AutoTokenizer.from_pretrained(model)
         return self.auto_class.from_pretrained(model, **{**self.model_settings(data), **settings}), tokenizer
 
+    def input_length(self, max_length: int, tokenizer: PreTrainedTokenizerBase) -> int:
+        """Return the number of tokens to which inputs are truncated when `max_length` is wanted."""
+        return max_length
+
     @abstractmethod
-    def encode(self, rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int, *, training: bool) -> Dataset:
-        """Features: `input_ids` and whatever else the collator takes, with the labels when `training`."""
+    def encode(self, rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Dataset:
+        """Return features to train on: `input_ids`, labels and other inputs of the collator.
+
+        A row may give several features.
+        """
 
     @abstractmethod
     def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> Collator:
-        """Makes a padded batch of features. Columns that the model does not take are left out."""
+        """Return a function that makes a padded batch of features, without columns that the model does not accept."""
 
-    @abstractmethod
-    def forward(self, model: PreTrainedModel, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What evaluation keeps of a batch, the batch dimension first; a batch has no labels here."""
-
-    @abstractmethod
-    def decode(
-        self, rows: Dataset, features: Dataset, outputs: Outputs, tokenizer: PreTrainedTokenizerBase
-    ) -> list[Any]:
-        """One prediction for each row."""
-
-    @abstractmethod
-    def score(self, rows: Dataset, predictions: list[Any]) -> dict[str, float]:
-        """The task's official metrics; fractions where the official script reports them so, percent for texts."""
-
-    @abstractmethod
-    def write(self, rows: Dataset, predictions: list[Any], split: str, directory: Path) -> Path:
-        """Writes the predictions in the official format and returns the file."""
+    @property
+    def predictor_options(self) -> dict[str, Any]:
+        """Settings of a predictor that follow from the options of the task."""
+        return {}
 
     @abstractmethod
     def inputs(self, rows: Dataset) -> list[Any]:
-        """The rows as [`Predictor`][hf_bam.prediction.Predictor] takes them."""
+        """Return the rows as inputs of a [`Predictor`][hf_bam.prediction.Predictor]."""
+
+    def prediction(self, result: Any) -> Any:
+        """Return a result of the predictor as the prediction that `score` and `write` take."""
+        return result.prediction
+
+    @abstractmethod
+    def score(self, rows: Dataset, predictions: list[Any]) -> dict[str, float]:
+        """Return the official metrics: fractions where the official script reports them so, percent for texts."""
+
+    @abstractmethod
+    def write(self, rows: Dataset, predictions: list[Any], split: str, directory: Path) -> Path:
+        """Write the predictions in the official format and return the path of the file."""
 
     def labels(self, rows: Dataset) -> list[Any] | None:
-        """The labels as [`compare`][hf_bam.compare] takes them; None for tasks that are not classification."""
+        """Return the labels as [`compare`][hf_bam.compare] takes them; None for tasks that are not classification."""
         return None
+
+    def measures(self, rows: Dataset, results: Predictions[Any]) -> dict[str, float]:
+        """Return the scores of results and measures of their uncertainty, for tasks that are not classification."""
+        predictions = [self.prediction(result) for result in results]
+        measures = self.score(rows, predictions) | self.uncertainty_measures(self.losses(rows, predictions), results)
+        return measures | {"samples": float(results.num_samples.max())}
+
+    def losses(self, rows: Dataset, predictions: list[Any]) -> list[float]:
+        """Return the error of each prediction, from 0 to 1: the part of the metric, in percent, that it misses."""
+        scores = [self.score(rows.select([i]), [own])[self.metric] for i, own in enumerate(predictions)]
+        shares = [min(max(score / 100, 0.0), 1.0) for score in scores]
+        return [1 - share for share in shares] if self.greater_is_better else shares
+
+    def uncertainty_measures(self, losses: list[float], results: Predictions[Any]) -> dict[str, float]:
+        """Return measures of the uncertainty of results with these errors."""
+        return text_measures(losses, results)

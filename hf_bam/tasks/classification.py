@@ -1,4 +1,4 @@
-"""One sentence, or a pair of them, and a class or a number."""
+"""Classification and regression of sentences and of pairs of sentences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import datasets
-import numpy as np
 from datasets import ClassLabel, Dataset, Features, Value
 from torch import Tensor
 from transformers import (
@@ -23,18 +22,20 @@ from transformers import (
 )
 
 from ..patching.state import base_model
-from .base import Collator, Data, Outputs, Task
+from ..prediction import Predictions
+from .base import Collator, Data, Task
+from .measures import regression_measures
 
 TEXTS = ("sentence1", "sentence2")
 
 
 def make_rows(texts: Sequence[Sequence[str]], labels: Sequence[Any], names: Sequence[str], **columns: Any) -> Dataset:
-    """Rows as the task takes them: `sentence1`, `sentence2` for pairs, `label`, and `idx` for prediction files.
+    """Return rows with `sentence1`, `sentence2` for pairs, `label`, and `idx` for prediction files.
 
     Args:
         texts: one column of sentences, or two.
-        labels: indices of `names`, or numbers where there are no names; None where a label is not known.
-        columns: numbers to keep with each row; `idx` is the position of the row unless it is given.
+        labels: indices of `names`, or numbers where there are no names; None for an unknown label.
+        columns: further columns of numbers; `idx` is the position of the row unless it is given.
     """
     values = {**dict(zip(TEXTS, texts, strict=False)), "label": labels, "idx": range(len(labels)), **columns}
     types: dict[str, Any] = dict.fromkeys(values, Value("float64")) | dict.fromkeys(
@@ -47,22 +48,23 @@ def make_rows(texts: Sequence[Sequence[str]], labels: Sequence[Any], names: Sequ
 
 
 def label_names(rows: Dataset) -> list[str]:
-    """The classes, in the order of their indices; none when the label is a number."""
+    """Return the classes in the order of their indices; none when the label is a number."""
     label = rows.features["label"]
     return list(label.names) if isinstance(label, ClassLabel) else []
 
 
 class SentenceTask(Task):
-    """Classification, or regression where the label is a number. Subclasses load rows and say what is measured.
+    """Classification, or regression where the label is a number. Subclasses load rows and define the scores.
 
     The names of the classes are part of the rows. A prediction is the index of a class, or a number.
     """
 
     auto_class: ClassVar[Any] = AutoModelForSequenceClassification
+    command: ClassVar[str | None] = "glue"
 
     @abstractmethod
     def measure(self, labels: list[Any], predictions: list[Any]) -> dict[str, float]:
-        """The scores of predictions for rows with these labels."""
+        """Return the scores of predictions for rows with these labels."""
 
     def model_settings(self, data: Data) -> dict[str, Any]:
         names = label_names(data.train)
@@ -75,35 +77,26 @@ class SentenceTask(Task):
             "problem_type": "single_label_classification",
         }
 
-    def encode(self, rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int, *, training: bool) -> Dataset:
+    def encode(self, rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Dataset:
         columns = [name for name in TEXTS if name in rows.column_names]
 
         def features(batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
             texts = [batch[name] for name in columns]
-            encoded = dict(tokenizer(*texts, truncation=True, max_length=max_length))
-            return encoded | {"labels": batch["label"]} if training else encoded
+            return dict(tokenizer(*texts, truncation=True, max_length=max_length)) | {"labels": batch["label"]}
 
-        # A random fingerprint: hashing a tokenizer is slow, and what is kept in memory needs no name on disk.
+        # A random fingerprint: hashing a tokenizer is slow, and rows that are kept in memory need no name on disk.
         options = {"keep_in_memory": True, "new_fingerprint": uuid.uuid4().hex, "remove_columns": rows.column_names}
         with quiet():
             return rows.map(features, batched=True, **options)
 
     def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> Collator:
-        taken = inspect.signature(base_model(model).forward).parameters  # PEFT passes all on
-        names = [name for name in (*tokenizer.model_input_names, "labels") if name in taken]
+        accepted = inspect.signature(base_model(model).forward).parameters  # PEFT's passes all on
+        names = [name for name in (*tokenizer.model_input_names, "labels") if name in accepted]
         return PaddingCollator(DataCollatorWithPadding(tokenizer), tuple(names))
 
-    def forward(self, model: PreTrainedModel, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {"logits": model(**batch).logits}
-
-    def decode(
-        self, rows: Dataset, features: Dataset, outputs: Outputs, tokenizer: PreTrainedTokenizerBase
-    ) -> list[Any]:
-        logits = np.stack([output["logits"] for output in outputs])  # (N, C)
-        if not np.isfinite(logits).all():
-            wrong = int((~np.isfinite(logits)).any(axis=-1).sum())
-            raise ValueError(f"{wrong} of {len(logits)} outputs are not finite: training has diverged.")
-        return (logits.argmax(axis=-1) if label_names(rows) else logits[:, 0]).tolist()
+    def inputs(self, rows: Dataset) -> list[Any]:
+        columns = [list(rows[name]) for name in TEXTS if name in rows.column_names]
+        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
     def score(self, rows: Dataset, predictions: list[Any]) -> dict[str, float]:
         labels = list(rows["label"])
@@ -112,7 +105,7 @@ class SentenceTask(Task):
         return self.measure(labels, predictions)
 
     def write(self, rows: Dataset, predictions: list[Any], split: str, directory: Path) -> Path:
-        """A file with a header and the columns `index` and `prediction`."""
+        """Write a file with a header and the columns `index` and `prediction`."""
         directory.mkdir(parents=True, exist_ok=True)
         file = directory / f"{self.file_stem(split)}.tsv"
         names = label_names(rows)
@@ -121,27 +114,29 @@ class SentenceTask(Task):
         return file
 
     def file_stem(self, split: str) -> str:
-        """The name of a set's prediction file."""
+        """Return the name of the prediction file of a set, without its ending."""
         return f"{self.name}-{split}"
 
     def spell(self, prediction: Any, names: list[str]) -> str:
-        """A prediction as it stands in a prediction file."""
+        """Return a prediction as it is written to a prediction file."""
         return names[prediction] if names else f"{prediction:.6g}"
-
-    def inputs(self, rows: Dataset) -> list[Any]:
-        columns = [list(rows[name]) for name in TEXTS if name in rows.column_names]
-        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
     def labels(self, rows: Dataset) -> list[Any] | None:
         return list(rows["label"]) if label_names(rows) else None
 
+    def measures(self, rows: Dataset, results: Predictions[Any]) -> dict[str, float]:
+        """Return the scores of a regression and measures of its uncertainty."""
+        scores = self.score(rows, [self.prediction(result) for result in results])
+        measures = regression_measures(list(rows["label"]), results)
+        return scores | measures | {"samples": float(results.num_samples.max())}
+
 
 @dataclass(frozen=True)
 class PaddingCollator:
-    """Pads a batch to its longest feature; a class, so that worker processes can be given it.
+    """Collator that pads a batch to its longest feature; a class, so that it can be sent to worker processes.
 
     Attributes:
-        names: the columns that the model takes.
+        names: the columns that the model accepts.
     """
 
     pad: DataCollatorWithPadding
@@ -155,7 +150,7 @@ class PaddingCollator:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bars of datasets: they would be one for each set and each process."""
+    """Hide the progress bars of datasets, of which there would be one for each set and each process."""
     if datasets.are_progress_bars_disabled():
         yield
         return

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
+from ..fields import is_number
 from .base import Data, DataError
 from .classification import SentenceTask, make_rows
-from .fields import is_number
 from .glue_metrics import correlations, macro_f1
 from .readers import INTEGER, NUMBER, READERS, Record
 

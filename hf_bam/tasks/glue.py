@@ -15,6 +15,7 @@ from typing import Any
 
 from datasets import Dataset, load_dataset
 
+from ..fields import setting
 from .base import Data, DataError
 from .classification import SentenceTask, make_rows, quiet
 from .glue_metrics import accuracy_f1, correlations, matthews, only_accuracy
@@ -114,18 +115,10 @@ SPECS = {
 
 @dataclass(frozen=True)
 class Glue(SentenceTask):
-    """A task of GLUE.
+    """A task of GLUE."""
 
-    Attributes:
-        task: which one, as in `SPECS`.
-    """
-
-    task: str
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.task not in SPECS:
-            raise ValueError(f"task={self.task!r} is not a task of GLUE; choose one of {', '.join(SPECS)}.")
+    task: str = setting(choices=tuple(SPECS))
+    """Name of the task, a key of `SPECS`."""
 
     @property
     def spec(self) -> Spec:

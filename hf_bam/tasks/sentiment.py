@@ -16,13 +16,14 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from datasets import Dataset
 from huggingface_hub.constants import HF_HOME
 
 from ..evaluation.metrics import accuracy
+from ..fields import setting
 from .base import Data, DataError
 from .classification import SentenceTask, make_rows
 
@@ -71,15 +72,13 @@ class Sentiment(SentenceTask):
 
     The rows keep the mean `rating` and the `disagreement` of the people who rated the sentence.
 
-    Attributes:
-        domain: the one to train on, as in `DOMAINS`.
     """
 
-    domain: str = "movies"
+    domain: str = setting("movies", choices=tuple(DOMAINS))
+    """Domain to train on."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check(self.domain)
+    default_model: ClassVar[str] = "minilm"
+    default_recipe: ClassVar[str] = "fast"
 
     @property
     def name(self) -> str:

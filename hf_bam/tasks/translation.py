@@ -1,4 +1,4 @@
-"""Translation between any two languages, with a pretrained model or with a small one from scratch."""
+"""Translation between two languages, with a pretrained model or a small one from scratch."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ from transformers import (
     DataCollatorForSeq2Seq,
     MarianConfig,
     MarianMTModel,
+    PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
+from ..fields import setting
+from ..prediction import Generation
 from . import language, parallel, vocabulary
-from .base import Collator, Data, DataError, Outputs, Task
+from .base import Collator, Data, DataError, Task
 from .classification import quiet
 
 SCRATCH = "scratch"
-"""The name of a model that does not exist yet."""
+"""Name of the model that is built instead of loaded."""
 POSITIONS = 512
-"""Tokens that it reads at most."""
+"""Number of positions of that model."""
 
 
 @dataclass(frozen=True)
@@ -39,37 +42,34 @@ class Translation(Task):
     """Translation from one language to another, scored by sacreBLEU."""
 
     source: str = "en"
-    """Language to translate from: how the names of its files end, or the column of a dataset."""
+    """Language to translate from: the ending of its files, or its column of a dataset."""
     target: str = "de"
     """Language to translate to."""
     dataset: str = "bentrevett/multi30k"
     """Without a folder of files: a dataset of the Hub (name or name:config) with a column for each language or one
     called translation; or "language", the small one of hf_bam/tasks/language.py, from en to qaa."""
-    num_beams: int = 5
-    """Hypotheses that the search keeps; 1: the best token at each step."""
-    max_target_length: int = 128
-    """Tokens of a translation, the end token included; longer targets are cut in training."""
+    num_beams: int = setting(5, least=1)
+    """Beams of the search; 1: greedy decoding."""
+    max_target_length: int = setting(128, least=1)
+    """Largest number of tokens of a translation, the end token included; longer targets are truncated in training."""
     prefix: str = ""
-    """Written before every source text, for pretrained models that expect it."""
-    vocabulary: int = 8000
-    """Of a model from scratch: tokens at most, of both languages together."""
-    width: int = 256
-    """Of a model from scratch: size of its vectors."""
-    layers: int = 3
-    """Of a model from scratch: layers of the encoder, and as many of the decoder."""
-    heads: int = 4
-    """Of a model from scratch: heads of each attention layer."""
+    """Text before every source text, for pretrained models that expect one."""
+    vocabulary: int = setting(8000, least=1)
+    """Model from scratch: largest number of tokens, of both languages together."""
+    width: int = setting(256, least=1)
+    """Model from scratch: hidden size."""
+    layers: int = setting(3, least=1)
+    """Model from scratch: number of layers of the encoder, and of the decoder."""
+    heads: int = setting(4, least=1)
+    """Model from scratch: number of attention heads of a layer."""
 
     auto_class: ClassVar[Any] = AutoModelForSeq2SeqLM
+    default_model: ClassVar[str] = SCRATCH
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.source == self.target:
             raise ValueError(f"source={self.source!r} is also the target; a translation needs two languages.")
-        for name in ("num_beams", "max_target_length", "vocabulary", "width", "layers", "heads"):
-            value = getattr(self, name)
-            if value < 1:
-                raise ValueError(f"{name}={value!r} is not valid; it must be a whole number, 1 or above.")
         if self.width % (2 * self.heads):
             raise ValueError(f"width={self.width} is not a multiple of 2 * heads={2 * self.heads}; it must be.")
 
@@ -83,18 +83,18 @@ class Translation(Task):
 
     @property
     def generation(self) -> dict[str, Any]:
-        """Keywords for `generate`."""
+        """Arguments of `generate`."""
         return {"num_beams": self.num_beams, "max_length": 1 + self.max_target_length}  # the first is the start token
 
     def load(self, data_dir: Path | None) -> Data:
-        """Columns `source` and `target`; sets from files have the names of the files."""
+        """Return rows with the columns `source` and `target`; sets from files have the names of the files."""
         if data_dir is not None:
             return parallel.read_folder(Path(data_dir), self.source, self.target)
         if self.dataset != "language":
             return self._from_hub()
         if (self.source, self.target) != (language.SOURCE, language.TARGET):
             raise ValueError(
-                f"source={self.source!r}, target={self.target!r} cannot be had from dataset='language'; "
+                f"source={self.source!r}, target={self.target!r} are not the languages of dataset='language'; "
                 f"choose source={language.SOURCE!r}, target={language.TARGET!r}."
             )
         return language.generate()
@@ -124,8 +124,11 @@ class Translation(Task):
         rows = rows.select_columns([self.source, self.target])
         return rows.rename_columns({self.source: "source", self.target: "target"})
 
+    def new_config(self, model: str) -> PretrainedConfig | None:
+        return MarianConfig() if model == SCRATCH else None
+
     def build(self, model: str, data: Data, **settings: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-        """A pretrained model, or for "scratch" a small Marian with a vocabulary fitted on the training rows."""
+        """Return a pretrained model, or for "scratch" a small Marian with a vocabulary fitted on the training rows."""
         built, tokenizer = (
             self._scratch(data, settings) if model == SCRATCH else super().build(model, data, **settings)
         )
@@ -145,20 +148,21 @@ class Translation(Task):
         }
         fixed = {"d_model": self.width, "scale_embedding": True, "max_position_embeddings": positions}
         model = MarianMTModel(MarianConfig(vocab_size=len(tokenizer), **{**sizes, **special, **fixed, **settings}))
-        # The start token is one that the decoder reads, but never one that it should write.
+        # The start token is an input of the decoder and never an output.
         search = {"bad_words_ids": [[tokenizer.pad_token_id]], "forced_eos_token_id": tokenizer.eos_token_id}
         model.generation_config.update(**search)
         return model, tokenizer
 
-    def encode(self, rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int, *, training: bool) -> Dataset:
-        limit = min(max_length, tokenizer.model_max_length)
+    def input_length(self, max_length: int, tokenizer: PreTrainedTokenizerBase) -> int:
+        return min(max_length, tokenizer.model_max_length)
+
+    def encode(self, rows: Dataset, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Dataset:
+        limit = self.input_length(max_length, tokenizer)
 
         def features(batch: dict[str, list[str]]) -> dict[str, Any]:
             encoded = dict(tokenizer(self._prefixed(batch["source"]), max_length=limit, truncation=True))
-            if training:
-                targets = tokenizer(text_target=batch["target"], max_length=self.max_target_length, truncation=True)
-                encoded["labels"] = targets["input_ids"]
-            return encoded
+            targets = tokenizer(text_target=batch["target"], max_length=self.max_target_length, truncation=True)
+            return encoded | {"labels": targets["input_ids"]}
 
         with quiet():
             return rows.map(features, batched=True, remove_columns=rows.column_names)
@@ -167,42 +171,38 @@ class Translation(Task):
         names = [*tokenizer.model_input_names, "labels"]
         return partial(_collate, collator=DataCollatorForSeq2Seq(tokenizer, model=model), names=names)
 
-    def forward(self, model: PreTrainedModel, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """`tokens`: (B, L) the translations without the start token, padded."""
-        return {"tokens": model.generate(**batch, **self.generation)[:, 1:]}
-
-    def decode(
-        self, rows: Dataset, features: Dataset, outputs: Outputs, tokenizer: PreTrainedTokenizerBase
-    ) -> list[str]:
-        """Texts; tokens may be padded with the pad token or with negative numbers."""
-        ids = [output["tokens"][output["tokens"] >= 0].astype(int).tolist() for output in outputs]
-        return [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
-
-    def score(self, rows: Dataset, predictions: list[str]) -> dict[str, float]:
-        """Corpus BLEU, chrF and TER by sacreBLEU, in percent; of TER, less is better."""
-        references = [list(rows["target"])]
-        return {name: metric.corpus_score(predictions, references).score for name, metric in self._metrics().items()}
-
     @property
-    def signatures(self) -> dict[str, str]:
-        """What has to stand beside each score so that others can compute the same."""
-        metrics = self._metrics()
-        for metric in metrics.values():
-            metric.corpus_score(["one"], [["one"]])  # before a score it does not know the number of references
-        return {name: str(metric.get_signature()) for name, metric in metrics.items()}
-
-    def _metrics(self) -> dict[str, Metric]:
-        return {"bleu": BLEU(trg_lang=self.target), "chrf": CHRF(), "ter": TER()}
-
-    def write(self, rows: Dataset, predictions: list[str], split: str, directory: Path) -> Path:
-        """One translation a line."""
-        return parallel.write_lines(Path(directory) / f"{split}.{self.target}", predictions)
+    def predictor_options(self) -> dict[str, Any]:
+        return {"generation": self.generation}
 
     def inputs(self, rows: Dataset) -> list[str]:
         return self._prefixed(rows["source"])
 
     def _prefixed(self, texts: Iterable[str]) -> list[str]:
         return [self.prefix + text for text in texts]
+
+    def prediction(self, result: Generation) -> str:
+        return result.text.strip()
+
+    def score(self, rows: Dataset, predictions: list[str]) -> dict[str, float]:
+        """Return corpus BLEU, chrF and TER by sacreBLEU, in percent; lower is better for TER."""
+        references = [list(rows["target"])]
+        return {name: metric.corpus_score(predictions, references).score for name, metric in self._metrics().items()}
+
+    @property
+    def signatures(self) -> dict[str, str]:
+        """Signature of each score, which makes it reproducible."""
+        metrics = self._metrics()
+        for metric in metrics.values():
+            metric.corpus_score(["one"], [["one"]])  # the number of references is unknown before a score
+        return {name: str(metric.get_signature()) for name, metric in metrics.items()}
+
+    def _metrics(self) -> dict[str, Metric]:
+        return {"bleu": BLEU(trg_lang=self.target), "chrf": CHRF(), "ter": TER()}
+
+    def write(self, rows: Dataset, predictions: list[str], split: str, directory: Path) -> Path:
+        """Write one translation a line."""
+        return parallel.write_lines(Path(directory) / f"{split}.{self.target}", predictions)
 
 
 def _collate(features: list[dict[str, Any]], collator: DataCollatorForSeq2Seq, names: list[str]) -> dict[str, Tensor]:

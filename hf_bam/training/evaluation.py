@@ -1,32 +1,31 @@
-"""What a model says of a set of rows, and its scores."""
+"""Evaluation of a model on the rows of a task."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object, send_to_device
 from datasets import Dataset
-from torch.utils.data import DataLoader
-from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..tasks.base import Outputs, Task
-from .batching import feature_lengths, sorted_batches
+from ..evaluation.comparison import Predicted
+from ..prediction import Plain, Predictor, Sampler
+from ..tasks.base import Task
 from .recipe import Recipe
 
 
 @dataclass(frozen=True)
 class BestModelTracker:
-    """Says how good a model is by now.
+    """Selection of the best weights by a score.
 
     Attributes:
-        scores: of the model, which comes in evaluation mode; in a distributed run every process asks.
-        metric: which of the scores chooses the best weights.
+        scores: function that evaluates the model, which is in evaluation mode; every process of a distributed run
+            calls it.
+        metric: name of the score that selects the best weights.
     """
 
     scores: Callable[[PreTrainedModel], dict[str, float]]
@@ -40,50 +39,62 @@ class BestModelTracker:
         return score > best["score"] if self.greater_is_better else score < best["score"]
 
 
+def make_predictor(
+    task: Task, sampler: Sampler, tokenizer: PreTrainedTokenizerBase, recipe: Recipe, **options: Any
+) -> Predictor:
+    """Return a predictor with the settings of the task and the recipe; `options` take precedence."""
+    limit = task.input_length(recipe.max_length, tokenizer)
+    settings = {"num_samples": recipe.num_samples, "max_length": limit, **task.predictor_options, **options}
+    return Predictor(sampler, tokenizer, **settings)
+
+
 @dataclass
 class Evaluator:
-    """Evaluates a task's model by mean attention, in one process or several: each takes its share of the batches."""
+    """Evaluation of a task's model by one deterministic pass, with mean attention if the model is patched.
+
+    In a distributed run every process predicts its part of the rows, and all processes get all predictions.
+    """
 
     task: Task
     tokenizer: PreTrainedTokenizerBase
     recipe: Recipe
     accelerator: Accelerator
 
-    def encode(self, rows: Dataset) -> Dataset:
-        return self.task.encode(rows, self.tokenizer, self.recipe.max_length, training=False)
+    def predictor(self, model: PreTrainedModel) -> Predictor:
+        """Return a deterministic predictor, which also predicts rows with an empty text."""
+        return make_predictor(
+            self.task,
+            Plain(model),
+            self.tokenizer,
+            self.recipe,
+            num_samples=1,
+            batch_size=self.recipe.per_device_eval_batch_size,
+            progress=None if self.accelerator.is_main_process else False,
+            allow_empty=True,
+        )
 
-    def outputs(self, model: PreTrainedModel, features: Dataset) -> Outputs:
-        """What the model says of every feature, in their order; all processes get all of it."""
-        batches = sorted_batches(feature_lengths(features), self.recipe.per_device_eval_batch_size)
-        own = batches[self.accelerator.process_index :: self.accelerator.num_processes]
-        loader = DataLoader(features, batch_sampler=own, collate_fn=self.task.collator(self.tokenizer, model))
-        hidden = None if self.accelerator.is_main_process else True
-        found: list[tuple[int, dict[str, Any]]] = []
-        model.eval()
-        with torch.no_grad():
-            for indices, batch in zip(own, tqdm(loader, "evaluation", leave=False, disable=hidden), strict=True):
-                output = self.task.forward(model, send_to_device(batch, self.accelerator.device))
-                arrays = {name: tensor.double().cpu().numpy() for name, tensor in output.items()}
-                found += [(index, {name: rows[i] for name, rows in arrays.items()}) for i, index in enumerate(indices)]
-        return [output for _, output in sorted(gather_object(found), key=lambda pair: pair[0])]
+    def evaluate(self, model: PreTrainedModel, rows: Dataset) -> Predicted:
+        """Return the results of all rows."""
+        predictor, start = self.predictor(model), time.perf_counter()
+        results = predictor(self.task.inputs(rows))
+        return Predicted(predictor, results, time.perf_counter() - start)
 
-    def predict(self, model: PreTrainedModel, rows: Dataset, features: Dataset | None = None) -> list[Any]:
-        """One prediction for each row."""
-        features = self.encode(rows) if features is None else features
-        return self.task.decode(rows, features, self.outputs(model, features), self.tokenizer)
+    def predict(self, model: PreTrainedModel, rows: Dataset) -> list[Any]:
+        """Return the prediction of every row, as the task scores it."""
+        return [self.task.prediction(result) for result in self.evaluate(model, rows).results]
 
-    def scores(self, model: PreTrainedModel, rows: Dataset, features: Dataset | None = None) -> dict[str, float]:
-        """The task's metrics."""
-        return self.task.score(rows, self.predict(model, rows, features))
+    def scores(self, model: PreTrainedModel, rows: Dataset) -> dict[str, float]:
+        """Return the metrics of the task."""
+        return self.task.score(rows, self.predict(model, rows))
 
 
 def subsample(rows: Dataset, number: int | None) -> Dataset:
-    """At most so many rows, evenly from the beginning to the end; all of them for None."""
+    """Return at most `number` rows, evenly spaced; all of them for None."""
     return rows if number is None or number >= len(rows) else rows.select(evenly(len(rows), number))
 
 
 def holdout_split(rows: Dataset, number: int) -> tuple[Dataset, Dataset]:
-    """The rows without so many of them, and those, evenly from the beginning to the end."""
+    """Return the rows without `number` of them, and those, evenly spaced."""
     if number >= len(rows):
         raise ValueError(f"holdout={number} is not possible: there are {len(rows)} rows to train on.")
     taken = evenly(len(rows), number)
@@ -91,4 +102,5 @@ def holdout_split(rows: Dataset, number: int) -> tuple[Dataset, Dataset]:
 
 
 def evenly(rows: int, number: int) -> list[int]:
+    """Return `number` indices below `rows`, evenly spaced."""
     return [index * rows // number for index in range(number)]

@@ -9,7 +9,7 @@ from transformers import BertForQuestionAnswering, ByT5Tokenizer
 
 import hf_bam
 from hf_bam.prediction import BamPredictor, Plain, Predictor
-from hf_bam.prediction.heads.spans import best_spans, windows
+from hf_bam.prediction.heads.spans import Spans, best_spans, joined, window_spans, windows
 
 from ..models import bert
 
@@ -46,18 +46,34 @@ def test_the_answer_is_the_most_probable_span(model, tokenizer):
     assert np.isnan(result.null_probability)
 
 
-def test_no_answer_is_one_of_the_choices_when_asked_for(model, tokenizer):
+def test_no_answer_is_a_choice_by_its_log_odds(model, tokenizer):
     _, spans, null = best_span(model, tokenizer)
     result = Predictor(Plain(model), tokenizer, n_best=500, null_answer=True)([(QUESTION, CONTEXT)])[0]
     expected = np.exp(null) / (np.exp(list(spans.values())).sum() + np.exp(null))
     assert result.null_probability == pytest.approx(expected, rel=1e-4)
-    forced = Predictor(Plain(model), tokenizer, null_answer=True, null_threshold=-2.0)([(QUESTION, CONTEXT)])[0]
-    assert (forced.answer, forced.start, forced.end) == ("", 0, 0)
-    never = Predictor(Plain(model), tokenizer, null_answer=True, null_threshold=2.0)([(QUESTION, CONTEXT)])[0]
-    assert never.answer
+    odds = null - max(spans.values())
+    assert result.null_odds == pytest.approx(odds, abs=1e-4)
+    for threshold, answered in ((odds + 0.01, True), (odds - 0.01, False)):
+        settings = {"null_answer": True, "null_threshold": float(threshold)}
+        other = Predictor(Plain(model), tokenizer, **settings)([(QUESTION, CONTEXT)])[0]
+        assert bool(other.answer) == answered
+        if not answered:
+            assert (other.start, other.end) == (0, 0)
+            assert other.probability == other.null_probability
 
 
-def test_draws_are_averaged_and_their_doubt_is_told(model, tokenizer):
+def test_the_log_odds_of_several_samples_are_those_of_the_mean_probabilities(model, tokenizer):
+    predictor = BamPredictor(model, tokenizer, num_samples=6, n_best=500, null_answer=True)
+    result = predictor([(QUESTION, CONTEXT)])[0]
+    best = next(own for own in result.n_best if own.answer)
+    assert result.null_odds == pytest.approx(np.log(result.null_probability / best.probability))
+    assert [own.probability for own in result.n_best if not own.answer] == [result.null_probability]
+    probabilities = [own.probability for own in result.n_best]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert sum(probabilities) == pytest.approx(1)
+
+
+def test_samples_are_averaged(model, tokenizer):
     result = BamPredictor(model, tokenizer, num_samples=12, n_best=6)({"question": QUESTION, "context": CONTEXT})[0]
     assert len(result.n_best) == 6
     assert result.samples.shape == (12, 6)
@@ -71,14 +87,14 @@ def test_draws_are_averaged_and_their_doubt_is_told(model, tokenizer):
 
 
 @pytest.mark.parametrize("n_best", [16, 500])
-def test_the_doubt_is_about_all_spans_however_many_are_shown(model, tokenizer, n_best):
+def test_the_uncertainty_is_that_of_all_spans(model, tokenizer, n_best):
     _, spans, _ = best_span(model, tokenizer)
     result = Predictor(Plain(model), tokenizer, n_best=n_best)([(QUESTION, CONTEXT)])[0]
-    assert len(spans) < 16**2  # so many are looked at
+    assert len(spans) < 16**2  # number of candidates
     assert result.entropy == pytest.approx(entropy(softmax(list(spans.values()))), rel=1e-3)
 
 
-def test_long_contexts_are_split_and_answers_keep_their_place(model, tokenizer):
+def test_long_contexts_are_split_and_answers_keep_their_offsets(model, tokenizer):
     long = " ".join(f"{CONTEXT} Number {i}." for i in range(12))
     predictor = BamPredictor(model, tokenizer, num_samples=3, max_length=64, stride=16, n_best=20)
     result = predictor([(QUESTION, long)])[0]
@@ -93,7 +109,7 @@ def test_answers_are_not_longer_than_allowed(model, tokenizer):
     assert all(len(tokenizer.tokenize(c.answer)) <= 2 for c in result.n_best)
 
 
-def test_bad_questions_are_told(model, tokenizer):
+def test_invalid_questions_are_errors(model, tokenizer):
     predictor = BamPredictor(model, tokenizer, num_samples=2, max_length=40)
     with pytest.raises(TypeError, match=r"comes as the pair \(question, context\)"):
         predictor(["only a question"])
@@ -114,11 +130,48 @@ def test_the_best_spans_of_all(longest, number):
     assert list(zip(*best_spans(start, end, inside, longest, number), strict=True)) == expected
 
 
-def test_without_a_place_for_them_there_are_no_spans():
+def test_without_tokens_of_the_context_there_are_no_spans():
     first, last = best_spans(np.zeros(5), np.zeros(5), np.zeros(5, dtype=bool), 3, 2)
     assert first.size == last.size == 0
 
 
-def test_tokens_have_to_know_their_place():
+def test_a_slow_tokenizer_is_an_error():
     with pytest.raises(ValueError, match=r"needs a fast tokenizer.*ByT5Tokenizer is not one"):
         windows(ByT5Tokenizer(), [QUESTION], [CONTEXT], 64, 16)
+
+
+def test_a_span_in_several_windows_counts_once_with_its_highest_score_in_every_sample():
+    first = Spans(np.array([[0, 5], [6, 11]]), start=np.array([[1.0, 0.0], [0.0, 0.0]]), end=np.zeros((2, 2)))
+    second = Spans(np.array([[12, 17], [6, 11]]), start=np.array([[0.0, 3.0], [2.0, -1.0]]), end=np.ones((2, 2)) / 2)
+    both = joined([first, second]).distinct()
+    assert both.places.tolist() == [[0, 5], [6, 11], [12, 17]]
+    assert both.start.tolist() == [[1.0, 3.0, 0.0], [0.0, 0.0, 2.0]]
+    assert both.end.tolist() == [[0.0, 0.5, 0.5], [0.0, 0.0, 0.5]]
+
+
+def test_whitespace_is_no_part_of_a_span():
+    context = "  one \u2003two \n"
+    offsets = np.array([[0, 0], [0, 2], [2, 6], [6, 10], [10, 12], [0, 0]])  # of which some are whitespace alone
+    logits = np.arange(6.0)[None]
+    inside = np.array([False, True, True, True, True, False])
+    spans = window_spans(logits, -logits, inside, offsets, context, longest=4, number=100).distinct()
+    assert [context[a:b] for a, b in spans.places] == ["one", "one \u2003two", "two"]
+
+
+def test_the_windows_of_a_question_do_not_depend_on_the_other_questions(model, tokenizer):
+    """The overlap is limited by the length of the question; a longer one beside it changes nothing."""
+    long = " ".join(f"{CONTEXT} Number {i}." for i in range(4))
+    predictor = BamPredictor(model, tokenizer, num_samples=3, max_length=64, stride=500)
+    alone = predictor([(QUESTION, long)])[0]
+    beside = predictor([("why " * 30, long), (QUESTION, long), ("Who?", long)])[1]
+    assert [own.answer for own in alone.n_best] == [own.answer for own in beside.n_best]
+    np.testing.assert_allclose(beside.samples, alone.samples, atol=1e-5)
+
+
+def test_an_empty_context_is_an_error_unless_it_is_allowed(model, tokenizer):
+    predictor = BamPredictor(model, tokenizer, num_samples=3)
+    with pytest.raises(ValueError, match="' ' is empty"):
+        predictor([(QUESTION, " ")])
+    result = predictor.with_settings(allow_empty=True)([(QUESTION, " ")])[0]
+    assert (result.answer, result.probability, result.entropy) == ("", 1, 0)
+    assert predictor([(QUESTION, "north")])[0].answer == "north"  # a single span

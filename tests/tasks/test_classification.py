@@ -1,4 +1,4 @@
-"""From rows to scores with a tiny BERT."""
+"""Tasks of sentences: features, batches, predictions and scores with a tiny BERT."""
 
 import pickle
 
@@ -8,10 +8,12 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 import hf_bam
+from hf_bam.prediction import Plain, Predictor
 from hf_bam.tasks import get_task
 from hf_bam.tasks.base import Data
 from hf_bam.tasks.classification import make_rows
 from tests import models
+from tests.prediction.given import Given
 
 LONG = "a much longer sentence that " + "goes on and " * 20 + "ends"
 SINGLE = make_rows([["a fine one", LONG, "poor"]], [1, 1, 0], ["negative", "positive"])
@@ -29,20 +31,16 @@ def checkpoint(tmp_path_factory, tokenizer):
     return str(folder)
 
 
-def run(task, rows, model, tokenizer):
-    features = task.encode(rows, tokenizer, 32, training=False)
-    batch = task.collator(tokenizer, model)(list(features))
-    with torch.no_grad():
-        outputs = task.forward(model.eval(), batch)
-    return [{"logits": row.double().numpy()} for row in outputs["logits"]], features
+def predicted(task, rows, model, tokenizer):
+    predictor = Predictor(Plain(model), tokenizer, max_length=32, **task.predictor_options)
+    return [task.prediction(result) for result in predictor(task.inputs(rows))]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_from_rows_to_scores(checkpoint, name):
     task, rows = get_task(name), CASES[name]
     model, tokenizer = task.build(checkpoint, Data(rows, {"dev": rows}))
-    outputs, features = run(task, rows, model, tokenizer)
-    predictions = task.decode(rows, features, outputs, tokenizer)
+    predictions = predicted(task, rows, model.eval(), tokenizer)
 
     texts = [rows[column][:] for column in ("sentence1", "sentence2") if column in rows.column_names]
     whole = tokenizer(*texts, truncation=True, max_length=32, padding=True, return_tensors="pt")
@@ -59,7 +57,7 @@ def test_from_rows_to_scores(checkpoint, name):
 def test_training_batches_have_labels_that_give_a_loss(checkpoint, name):
     task, rows = get_task(name), CASES[name]
     model, tokenizer = task.build(checkpoint, Data(rows, {"dev": rows}))
-    features = task.encode(rows, tokenizer, 32, training=True)
+    features = task.encode(rows, tokenizer, 32)
     batch = task.collator(tokenizer, model)(list(features))
     assert set(batch) == {"input_ids", "attention_mask", "token_type_ids", "labels"}
     assert batch["labels"].tolist() == list(rows["label"])
@@ -72,24 +70,23 @@ def test_training_batches_have_labels_that_give_a_loss(checkpoint, name):
     torch.testing.assert_close(model(**batch).loss, expected)
 
 
-def test_features_are_cut_and_not_padded(tokenizer):
-    features = get_task("mnli").encode(PAIRS, tokenizer, 16, training=True)
+def test_features_are_truncated_and_not_padded(tokenizer):
+    features = get_task("mnli").encode(PAIRS, tokenizer, 16)
     assert [len(ids) for ids in features["input_ids"]] == [7, 16, 5]
     assert set(features.column_names) == {"input_ids", "attention_mask", "token_type_ids", "labels"}
-    assert "labels" not in get_task("mnli").encode(PAIRS, tokenizer, 16, training=False).column_names
     assert features[0]["input_ids"] == tokenizer("a fine one", "so")["input_ids"]
 
 
 def test_encoding_is_silent_and_leaves_no_files(tokenizer, capfd, caplog):
-    features = get_task("mnli").encode(PAIRS, tokenizer, 16, training=True)
+    features = get_task("mnli").encode(PAIRS, tokenizer, 16)
     assert features.cache_files == []
     assert capfd.readouterr() == ("", "")
     assert caplog.text == ""
 
 
-def test_columns_that_the_model_does_not_take_are_left_out(tokenizer):
+def test_columns_that_the_model_does_not_accept_are_left_out(tokenizer):
     task = get_task("sst-2")
-    features = task.encode(SINGLE, tokenizer, 16, training=True).add_column("length", [5, 16, 3])
+    features = task.encode(SINGLE, tokenizer, 16).add_column("length", [5, 16, 3])
     assert set(task.collator(tokenizer, models.distilbert())(list(features))) == {
         "input_ids",
         "attention_mask",
@@ -115,9 +112,10 @@ def test_inputs_and_labels_fit_the_predictor(checkpoint):
 
 
 def test_outputs_that_are_not_finite_are_an_error(tokenizer):
-    outputs = [{"logits": np.array([0.0, value])} for value in (1.0, np.nan, np.inf)]
+    logits = torch.tensor([[[0.0, value] for value in (1.0, np.nan, np.inf)]])
+    sampler = Given(models.bert(num_labels=2), lambda ids, mask: {"logits": logits})
     with pytest.raises(ValueError, match="2 of 3 outputs are not finite: training has diverged"):
-        get_task("sst-2").decode(SINGLE, SINGLE, outputs, tokenizer)
+        Predictor(sampler, tokenizer)(get_task("sst-2").inputs(SINGLE))
 
 
 def test_rows_without_labels_have_no_score():

@@ -300,7 +300,7 @@ def test_the_layout_of_the_hub(tmp_path, monkeypatch, name):
 
 
 def test_an_unknown_task_is_named_with_the_choices():
-    with pytest.raises(ValueError, match="task='ax' is not a task of GLUE; choose one of cola, sst-2"):
+    with pytest.raises(ValueError, match="task='ax' is not valid; it must be one of 'cola', 'sst-2'"):
         Glue("ax")
 
 

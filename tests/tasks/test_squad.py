@@ -1,4 +1,4 @@
-"""The SQuAD task: files, errors, a whole run, and the real sets where they are at hand."""
+"""The SQuAD task: files, errors, training and scores, and the real sets if they are there."""
 
 import json
 from pathlib import Path
@@ -11,11 +11,12 @@ from transformers import BertForQuestionAnswering
 
 from hf_bam.prediction import Plain, Predictor
 from hf_bam.tasks.base import DataError
-from hf_bam.tasks.squad import Squad, read
+from hf_bam.tasks.squad import Squad
 from hf_bam.tasks.squad_answers import Choice, SquadAnswer
+from hf_bam.tasks.squad_files import read
 
 from ..models import bert
-from .test_squad_features import CONTEXT, rows
+from .squad_scores import CONTEXT, answers, rows, windows_of
 
 REAL = Path(__file__).parents[2] / ".." / "shared" / "data" / "squad"
 
@@ -117,16 +118,16 @@ def test_a_hub_that_cannot_be_reached_is_told(monkeypatch, tmp_path):
 
 
 def test_wrong_options_are_told():
-    with pytest.raises(ValueError, match=r"version='3' is not known; choose one of 1\.1, 2\.0"):
+    with pytest.raises(ValueError, match=r"version='3' is not valid; it must be one of '1\.1', '2\.0'"):
         Squad(version="3")
-    with pytest.raises(ValueError, match="n_best=0 is not valid; it must be 1 or above"):
+    with pytest.raises(ValueError, match="n_best=0 is not valid; it must be a whole number, 1 or above"):
         Squad(n_best=0)
 
 
 def trained(task, data, tokenizer, max_length):
     """A small BERT that has learned these rows by heart."""
     model = BertForQuestionAnswering(bert(vocab_size=len(tokenizer), num_labels=2).config)
-    batch = task.collator(tokenizer, model)(list(task.encode(data, tokenizer, max_length, training=True)))
+    batch = task.collator(tokenizer, model)(list(task.encode(data, tokenizer, max_length)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     for _ in range(200):
         optimizer.zero_grad()
@@ -138,31 +139,17 @@ def trained(task, data, tokenizer, max_length):
     return model.eval()
 
 
-def evaluated(task, model, features, tokenizer, size=4):
-    """What the model says of every feature; batches are padded, and so are its outputs."""
-    found = []
-    for start in range(0, len(features), size):
-        batch = task.collator(tokenizer, model)(list(features)[start : start + size])
-        with torch.no_grad():
-            output = {name: value.double().numpy() for name, value in task.forward(model, batch).items()}
-        found += [{name: value[i] for name, value in output.items()} for i in range(len(batch["input_ids"]))]
-    return found
-
-
 @pytest.mark.parametrize("version", ["1.1", "2.0"])
 def test_from_rows_to_scores(version, tokenizer):
     questions = [("Who kept lighthouse 1?", "Nr1"), ("Which harbour is the third?", "harbour 21")]
     questions += [("Who lives on the moon?", None)] if version == "2.0" else []
     data, task = rows(*questions, context=CONTEXT[:330]), Squad(version=version, doc_stride=16)
     model = trained(task, data, tokenizer, max_length=48)
-    features = task.encode(data, tokenizer, 48, training=False)
-    predictions = task.decode(data, features, evaluated(task, model, features, tokenizer), tokenizer)
+    predictor = Predictor(Plain(model), tokenizer, max_length=48, batch_size=2, **task.predictor_options)
+    predictions = [task.prediction(result) for result in predictor(task.inputs(data))]
     assert [prediction.text for prediction in predictions] == [answer or "" for _, answer in questions]
     scores = task.score(data, predictions)
     assert scores[task.metric] == scores["exact_match" if version == "1.1" else "exact"] == 100
-    limits = {"max_length": 48, "stride": 16, "null_answer": version == "2.0"}
-    answers = Predictor(Plain(model), tokenizer, **limits)(task.inputs(data))
-    assert [answer.answer for answer in answers] == [prediction.text for prediction in predictions]
 
 
 def test_files_in_the_official_format(tmp_path):
@@ -224,11 +211,12 @@ def test_real_answers_agree_with_torchmetrics():
 def test_real_answers_are_found_where_training_points(tokenizer):
     data = read(REAL / "new-wiki-v1.0.json", "1.1", training=True).select(range(0, 7938, 40))
     task = Squad(doc_stride=64, max_answer_length=192)
-    labels, features = (task.encode(data, tokenizer, 192, training=flag) for flag in (True, False))
+    labels, features = task.encode(data, tokenizer, 192), windows_of(data, tokenizer, 192, 64)
     assert len(features) > len(data)
-    outputs = [{"start_logits": np.zeros(192), "end_logits": np.zeros(192)} for _ in features]
+    names = ("start_logits", "end_logits")
+    outputs = [{name: np.zeros(len(own["input_ids"])) for name in names} for own in features]
     for own, output in zip(labels, outputs, strict=True):
         output["start_logits"][own["start_positions"]] = output["end_logits"][own["end_positions"]] = 5.0
-    scores = task.score(data, task.decode(data, features, outputs, tokenizer))
+    scores = task.score(data, answers(task, data, features, outputs, tokenizer, 192))
     assert scores["exact_match"] > 99  # a few answers are parts of words
     assert scores["f1"] > 99.5

@@ -2,7 +2,6 @@
 
 import pickle
 
-import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -10,6 +9,7 @@ from sacrebleu import corpus_bleu
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import hf_bam
+from hf_bam.prediction import Plain, Predictor
 from hf_bam.tasks import get_task
 from hf_bam.tasks.base import DataError
 from hf_bam.tasks.language import generate
@@ -30,15 +30,24 @@ def built(data):
     return TASK.build("scratch", data, dropout=0.0)
 
 
-def batch_of(task, built, rows, *, training):
+def batch_of(task, built, rows):
     model, tokenizer = built
-    features = task.encode(rows, tokenizer, 64, training=training)
-    return task.collator(tokenizer, model)([features[i] for i in range(len(features))])
+    return task.collator(tokenizer, model)(list(task.encode(rows, tokenizer, 64)))
 
 
-def outputs_of(task, built, rows):
-    tokens = task.forward(built[0].eval(), batch_of(task, built, rows, training=False))["tokens"]
-    return [{"tokens": row.double().numpy()} for row in tokens]
+def predicted(task, built, rows, max_length=64):
+    model, tokenizer = built
+    predictor = Predictor(Plain(model), tokenizer, max_length=max_length, batch_size=4, **task.predictor_options)
+    return [task.prediction(result) for result in predictor(task.inputs(rows))]
+
+
+def generated(task, built, texts):
+    """Translations by transformers alone, one text at a time, so that nothing is padded."""
+    model, tokenizer = built
+    search = {"num_beams": task.num_beams, "max_length": 1 + task.max_target_length}
+    with torch.no_grad():
+        ids = [model.eval().generate(**tokenizer(text, return_tensors="pt"), **search)[0] for text in texts]
+    return [tokenizer.decode(own, skip_special_tokens=True).strip() for own in ids]
 
 
 def test_the_registry_has_it():
@@ -76,7 +85,7 @@ class TestLoad:
     @pytest.mark.parametrize(("source", "target"), [("en", "de"), ("qaa", "en")])
     def test_the_small_language_has_one_direction(self, source, target):
         with pytest.raises(
-            ValueError, match="cannot be had from dataset='language'; choose source='en', target='qaa'"
+            ValueError, match="are not the languages of dataset='language'; choose source='en', target='qaa'"
         ):
             Translation(source, target, dataset="language").load(None)
 
@@ -127,12 +136,13 @@ class TestBuild:
         model.save_pretrained(tmp_path)
         tokenizer.save_pretrained(tmp_path)
         rows = data.evaluation["test"]
-        expected = [output["tokens"] for output in outputs_of(TASK, built, rows)]
+        expected = predicted(TASK, built, rows)
         again = TASK.build(str(tmp_path), data)
-        assert np.array_equal([output["tokens"] for output in outputs_of(TASK, again, rows)], expected)
+        assert predicted(TASK, again, rows) == expected
         loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path).eval()
-        batch = AutoTokenizer.from_pretrained(tmp_path)(list(rows["source"]), padding=True, return_tensors="pt")
-        assert np.array_equal(loaded.generate(**batch)[:, 1:].numpy(), expected)
+        tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+        ids = loaded.generate(**tokenizer(list(rows["source"]), padding=True, return_tensors="pt"))
+        assert tokenizer.batch_decode(ids, skip_special_tokens=True) == expected
 
     def test_options_of_the_search_reach_a_pretrained_model(self, built, data, tmp_path):
         for part in built:
@@ -142,36 +152,34 @@ class TestBuild:
 
 
 class TestFeatures:
-    def test_labels_only_in_training(self, built, data):
+    def test_sources_and_labels(self, built, data):
         rows = data.evaluation["dev"]
-        training, test = (TASK.encode(rows, built[1], 64, training=value) for value in (True, False))
-        assert training.column_names == ["input_ids", "attention_mask", "labels"]
-        assert test.column_names == ["input_ids", "attention_mask"]
+        features = TASK.encode(rows, built[1], 64)
+        assert features.column_names == ["input_ids", "attention_mask", "labels"]
         for name, column in (("input_ids", "source"), ("labels", "target")):
-            assert built[1].batch_decode(list(training[name]), skip_special_tokens=True) == list(rows[column])
+            assert built[1].batch_decode(list(features[name]), skip_special_tokens=True) == list(rows[column])
 
-    def test_long_texts_are_cut_before_the_end_token(self, built):
+    def test_long_texts_are_truncated_before_the_end_token(self, built):
         rows = Dataset.from_dict({"source": ["the dog " * 400], "target": ["lo kerro " * 400]})
-        (feature,) = TASK.encode(rows, built[1], 1000, training=True)
+        (feature,) = TASK.encode(rows, built[1], 1000)
         assert len(feature["input_ids"]) == built[1].model_max_length == 512
         assert len(feature["labels"]) == 40
         assert feature["input_ids"][-1] == feature["labels"][-1] == built[1].eos_token_id
-        assert len(TASK.encode(rows, built[1], 20, training=True)[0]["input_ids"]) == 20
+        assert len(TASK.encode(rows, built[1], 20)[0]["input_ids"]) == 20
 
     def test_a_prefix_is_put_before_every_source(self, built, data):
         task, rows = Translation(prefix="soon "), data.evaluation["dev"]
-        texts = built[1].batch_decode(list(task.encode(rows, built[1], 64, training=False)["input_ids"]))
+        texts = built[1].batch_decode(list(task.encode(rows, built[1], 64)["input_ids"]))
         assert all(text.startswith("soon ") for text in [*texts, *task.inputs(rows)])
 
     def test_a_batch(self, built, data):
-        batch = batch_of(TASK, built, data.evaluation["dev"], training=True)
+        batch = batch_of(TASK, built, data.evaluation["dev"])
         assert set(batch) == {"input_ids", "attention_mask", "labels", "decoder_input_ids"}
         labels, begun = batch["labels"], batch["decoder_input_ids"]
         assert (labels == -100).any()
         assert (begun[:, 0] == built[0].config.pad_token_id).all()
-        real = labels[:, :-1] >= 0
-        assert torch.equal(begun[:, 1:][real], labels[:, :-1][real])
-        assert set(batch_of(TASK, built, data.evaluation["dev"], training=False)) == {"input_ids", "attention_mask"}
+        kept = labels[:, :-1] >= 0
+        assert torch.equal(begun[:, 1:][kept], labels[:, :-1][kept])
 
     def test_other_columns_are_left_out_and_other_processes_can_collate(self, built):
         collator = pickle.loads(pickle.dumps(TASK.collator(*built[::-1])))
@@ -182,19 +190,18 @@ class TestFeatures:
 
 
 class TestTranslations:
-    def test_tokens(self, built, data):
+    def test_predictions_are_those_of_generate(self, built, data):
+        """Texts of different lengths are padded in a batch; the translations do not depend on it."""
         rows = data.evaluation["dev"]
-        tokens = TASK.forward(built[0].eval(), batch_of(TASK, built, rows, training=False))["tokens"]
-        assert len(tokens) == len(rows)
-        assert tokens.shape[1] <= 40
-        assert built[0].config.pad_token_id not in tokens[:, 0]
+        assert predicted(TASK, built, rows) == generated(TASK, built, rows["source"])
 
-    def test_padding_of_any_kind_is_no_text(self, built):
-        _, tokenizer = built
-        ids = tokenizer("lo kerro ses.")["input_ids"]
-        rows = [ids, [*ids, 2, 2], [*ids, -100, -100], [*ids, 2, -100]]
-        outputs = [{"tokens": np.array(row, dtype=float)} for row in rows]
-        assert TASK.decode(None, None, outputs, tokenizer) == ["lo kerro ses."] * 4
+    def test_long_inputs_are_truncated_to_the_limit_of_the_tokenizer(self, built):
+        rows = Dataset.from_dict({"source": ["the dog " * 400]})
+        assert TASK.input_length(1000, built[1]) == 512
+        assert TASK.input_length(20, built[1]) == 20
+        with pytest.raises(IndexError):
+            predicted(TASK, built, rows, max_length=1000)
+        assert len(predicted(TASK, built, rows, max_length=TASK.input_length(1000, built[1]))) == 1
 
     def test_a_file_has_one_translation_a_line(self, data, tmp_path):
         path = TASK.write(data.evaluation["dev"], ["one", "two\nlines", ""], "test_2016", tmp_path / "out")
@@ -227,11 +234,11 @@ class TestScore:
 
 @pytest.mark.parametrize("bayesian", [False, True])
 def test_training_from_rows_to_scores(built, data, bayesian):
-    model, tokenizer = built
+    model, _ = built
     if bayesian:
         hf_bam.patch(model)
     rows = data.train.select(range(32))
-    batch = batch_of(TASK, built, rows, training=True)
+    batch = batch_of(TASK, built, rows)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     losses = []
     for _ in range(40):
@@ -241,15 +248,15 @@ def test_training_from_rows_to_scores(built, data, bayesian):
         optimizer.step()
         optimizer.zero_grad()
     assert losses[-1] < losses[0] / 2
-    guesses = TASK.decode(rows, None, outputs_of(TASK, built, rows), tokenizer)
+    guesses = predicted(TASK, built, rows)
     assert len(guesses) == 32
     assert TASK.score(rows, guesses)["chrf"] > 10
 
 
-def test_a_predictor_takes_the_inputs_and_finds_the_same_translations(built, data):
+def test_a_predictor_with_samples_gives_the_same_translations(built, data):
     model, tokenizer = built
     hf_bam.patch(model)
     rows = data.evaluation["dev"]
     results = hf_bam.BamPredictor(model, tokenizer, num_samples=2)(TASK.inputs(rows))
-    assert [result.text for result in results] == TASK.decode(rows, None, outputs_of(TASK, built, rows), tokenizer)
+    assert [TASK.prediction(result) for result in results] == generated(TASK, built, rows["source"])
     assert all(token.entropy > 0 <= token.epistemic for result in results for token in result.tokens)

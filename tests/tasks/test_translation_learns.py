@@ -28,7 +28,7 @@ def trained(data):
     torch.manual_seed(0)
     model, tokenizer = TASK.build("scratch", data)
     hf_bam.patch(model)
-    features = list(TASK.encode(data.train, tokenizer, 64, training=True))
+    features = list(TASK.encode(data.train, tokenizer, 64))
     collator = TASK.collator(tokenizer, model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     schedule = OneCycleLR(optimizer, max_lr=2e-3, total_steps=STEPS, pct_start=0.1, anneal_strategy="linear")

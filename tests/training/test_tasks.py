@@ -1,4 +1,4 @@
-"""Every kind of task through its script, on tiny data and with tiny models."""
+"""Scripts of all kinds of tasks, on tiny data and with tiny models."""
 
 import json
 import runpy
@@ -14,7 +14,7 @@ SHORT = ["--recipe", "fast", "--max_steps", "3", "--batch_size", "4", "--samples
 
 @pytest.fixture
 def run(monkeypatch, tmp_path):
-    """Runs a script; its results and its folder."""
+    """Function that runs a script and returns its results and its folder."""
 
     def start(script, *arguments):
         path = str(SCRIPTS / f"{script}.py")
@@ -45,8 +45,8 @@ def test_squad(version, exact, run, model_folder, tmp_path):
     assert found["task"] == f"squad-{version}"
     assert {exact, "f1"} <= found["scores"]["dev"].keys()
     mean, drawn = found["uncertainty"]["dev"]
-    assert (mean["method"], drawn["method"]) == ("mean attention", "BAM, 2 draws")
-    assert mean[exact] == found["scores"]["dev"][exact]  # the predictor decodes as the task does
+    assert (mean["method"], drawn["method"]) == ("mean attention", "BAM, 2 samples")
+    assert mean[exact] == found["scores"]["dev"][exact]  # the results of the evaluation are measured
     assert drawn["entropy"] > 0
     answers = json.loads((folder / "predictions" / "predictions.json").read_text())
     assert answers.keys() == {f"q{number}" for number in range(9, 14)}
@@ -82,8 +82,8 @@ def test_glue(run, model_folder, tmp_path):
     (folder / "test.tsv").write_text("\n".join([header, *texts[:5]]) + "\n")
     found, output = run("run_glue", "--task", "rte", "--model", model_folder, "--data_dir", tmp_path)
     mean, drawn, *_ = found["uncertainty"]["dev"]
-    assert (mean["method"], drawn["method"]) == ("mean attention", "BAM, 2 draws")
-    assert mean["accuracy"] == found["scores"]["dev"]["accuracy"]  # the predictor's answers are the task's
+    assert (mean["method"], drawn["method"]) == ("mean attention", "BAM, 2 samples")
+    assert mean["accuracy"] == found["scores"]["dev"]["accuracy"]  # the results of the evaluation are measured
     lines = (output / "predictions" / "RTE.tsv").read_text().splitlines()
     assert lines[0] == "index\tprediction"
     assert len(lines) == 6
@@ -98,4 +98,4 @@ def test_regression(run, model_folder, tmp_path):
     mean, drawn = found["uncertainty"]["validation"]
     assert mean["pearson"] == pytest.approx(found["scores"]["validation"]["pearson"], abs=1e-4)
     assert drawn["crps"] > 0
-    assert drawn["draws"] == 2
+    assert drawn["samples"] == 2

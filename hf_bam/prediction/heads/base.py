@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -68,15 +69,29 @@ class Head(ABC):
         names = [name for name in self.tokenizer.model_input_names if name in encoding and name in accepted]
         return {name: encoding[name].to(self.sampler.model.device) for name in names}
 
+    def logits(self, inputs: Inputs, seeds: Tensor, num_samples: int | None = None, first: int = 0) -> Tensor:
+        """Return the logits of samples, (S, B, ...) in float64; raise `ValueError` where they are not finite."""
+        number = self.num_samples if num_samples is None else num_samples
+        logits = self.sampler.draw(inputs, number, seeds, first)["logits"].cpu().double()
+        check_finite(logits.numpy())
+        return logits
+
     def probabilities(self, logits: Tensor) -> Array:
         """Return the softmax of logits at the temperature of the settings."""
-        return as_array((logits.cpu().double() / self.settings.temperature).softmax(dim=-1))
+        return as_array((logits / self.settings.temperature).softmax(dim=-1))
 
 
 def labels_of(model: PreTrainedModel) -> list[str]:
     """Return the names of the classes in the order of their indices."""
     names = model.config.id2label
     return [names[index] for index in range(len(names))]
+
+
+def check_finite(outputs: Array) -> None:
+    """Raise `ValueError` when some of the outputs, (S, B, ...), are not finite."""
+    finite = np.isfinite(outputs).all(axis=(0, *range(2, outputs.ndim)))  # (B,)
+    if not finite.all():
+        raise ValueError(f"{(~finite).sum()} of {len(finite)} outputs are not finite: training has diverged.")
 
 
 def as_array(tensor: Tensor) -> Array:

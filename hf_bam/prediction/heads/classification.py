@@ -29,6 +29,11 @@ class Classification(Uncertainty):
     truncated: bool
     samples: Array = field(repr=False)
 
+    @property
+    def prediction(self) -> int:
+        """Index of the label."""
+        return int(self.samples.mean(axis=0).argmax())
+
 
 class SequenceClassification(Head):
     """One label for each text."""
@@ -43,8 +48,7 @@ class SequenceClassification(Head):
             own = [uncertainties(x[:, None], *test)[0] for x in samples]
             own = [replace(one, significant=bool(decision)) for one, decision in zip(own, decisions, strict=True)]
         else:
-            logits = self.sampler.draw(inputs, self.num_samples, self.seeds(batch))["logits"]
-            together = self.probabilities(logits)  # (S, B, C)
+            together = self.probabilities(self.logits(inputs, self.seeds(batch)))  # (S, B, C)
             samples, own = list(together.swapaxes(0, 1)), uncertainties(together, *test)
         labels = self.labels
         return [
@@ -64,7 +68,7 @@ class SequenceClassification(Head):
         for look in looks:
             rows = torch.from_numpy(pending)
             part = {name: tensor[rows.to(tensor.device)] for name, tensor in inputs.items()}
-            fresh = self.probabilities(self.sampler.draw(part, look - drawn, seeds[rows], drawn)["logits"])
+            fresh = self.probabilities(self.logits(part, seeds[rows], look - drawn, drawn))
             for position, index in enumerate(pending):
                 samples[index] = np.concatenate([samples[index], fresh[:, position]])
             drawn = look

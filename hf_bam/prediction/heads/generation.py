@@ -1,4 +1,4 @@
-"""Generated text: what the mean model writes, and how far the draws agree on it."""
+"""Generation: the text of the deterministic model, and its uncertainty over the samples."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ..batched import Inputs
 from ..inputs import Text
 from ..results import Array, deviation
 from ..samplers import mean_mode, seeded
-from .base import Head, as_array
+from .base import Head, as_array, check_finite
 
 LOGITS_AT_ONCE = 2**26
 
 
 @dataclass(frozen=True)
 class GeneratedToken:
-    """A token of a generated text, with the doubt about it given the tokens before it.
+    """A token of a generated text, with its uncertainty given the tokens before it.
 
     Attributes:
-        probability, std: of this token over the draws.
-        entropy, aleatoric, epistemic: of the distribution over the vocabulary, in nats.
+        probability, std: mean and standard deviation of its probability over the samples.
+        entropy, aleatoric, epistemic: uncertainty of the distribution over the vocabulary, in nats.
     """
 
     text: str
@@ -43,13 +43,13 @@ class Generation:
     """A generated text.
 
     Attributes:
-        text: what the deterministic model writes.
-        probability: geometric mean of the token probabilities under the average of the draws.
-        entropy, aleatoric, epistemic: means over the tokens: total doubt, and how much of it more knowledge of the
-            data, or of the model, would remove.
-        hypotheses: texts generated from one draw each, if they were asked for.
+        text: output of the deterministic model.
+        probability: geometric mean of the token probabilities under the average of the samples.
+        entropy, aleatoric, epistemic: total, aleatoric and epistemic uncertainty, means over the tokens.
+        hypotheses: further texts, each generated from one sample.
         agreement: mean token overlap (F1) between the hypotheses; NaN without any.
-        samples: (S, L) probability of every token in every draw.
+        truncated: the input is longer than `max_length`.
+        samples: (S, L) probability of every token in every sample.
     """
 
     text: str
@@ -64,44 +64,48 @@ class Generation:
     num_samples: int
     samples: Array = field(repr=False)
 
+    @property
+    def prediction(self) -> str:
+        return self.text
+
 
 class TextGeneration(Head):
-    """The text comes from mean attention; every draw then says how probable it finds each of its tokens.
+    """Text of the deterministic model, with the probability of each of its tokens in every sample.
 
-    One draw of the attention serves a whole hypothesis. A draw stands for one possible model, and a text written by a
-    different model at every step would mix the disagreement of models into what each of them says.
+    The noise of the attention is fixed within a hypothesis. A sample stands for one possible model; with new noise at
+    every step the disagreement between models would mix with the uncertainty of each of them.
     """
 
     def predict(self, batch: Sequence[Text]) -> list[Generation]:
         model = self.sampler.model
         seq2seq = bool(model.config.is_encoder_decoder)
-        # A decoder goes on where the prompt ends, so padding has to stand before it.
+        # A decoder continues at the end of the prompt, so padding has to be on the left.
         inputs, truncated, _ = self.encode(batch, **({} if seq2seq else {"padding_side": "left"}))
         options, plain = self.settings.generation, self.sampler.deterministic
-        draws_tokens = options.get("do_sample", model.generation_config.do_sample)
-        seed = self.settings.seed if draws_tokens else None
+        samples_tokens = options.get("do_sample", model.generation_config.do_sample)
+        seed = self.settings.seed if samples_tokens else None
         with mean_mode(plain), seeded(seed):
             ids: Tensor = plain.generate(**inputs, **options)
         skip = 1 if seq2seq else inputs["input_ids"].shape[1]
-        written = self.written(ids, skip)  # (B, L)
+        kept = self.up_to_end(ids, skip)  # (B, L)
         seeds = self.seeds(batch)
         scored = self.score(inputs, ids, skip, seeds)
         with seeded(seed):
             texts = self.hypotheses(inputs, skip, seeds)
         return [
-            self.result(ids[i, skip:], written[i], {name: x[..., i, :] for name, x in scored.items()}, texts[i], cut)
+            self.result(ids[i, skip:], kept[i], {name: x[..., i, :] for name, x in scored.items()}, texts[i], cut)
             for i, cut in enumerate(truncated)
         ]
 
-    def written(self, ids: Tensor, skip: int) -> Tensor:
-        """(B, L) which of the generated tokens belong to the text: up to the first end token, included."""
+    def up_to_end(self, ids: Tensor, skip: int) -> Tensor:
+        """Return which of the generated tokens belong to the text, (B, L): up to the first end token, included."""
         ends = self.sampler.model.generation_config.eos_token_id
         ends = torch.tensor([ends] if isinstance(ends, int) else list(ends or []), device=ids.device)
         is_end = torch.isin(ids[:, skip:], ends)
         return is_end.long().cumsum(dim=-1) - is_end.long() == 0
 
     def score(self, inputs: Inputs, ids: Tensor, skip: int, seeds: Tensor) -> dict[str, Array]:
-        """Token probabilities of all draws (S, B, L), and the entropies (B, L)."""
+        """Return the token probabilities of all samples, (S, B, L), and their entropies, (B, L)."""
         targets = ids[:, skip:]
         forced, first = self.forced(inputs, ids, skip)
         vocabulary = self.sampler.model.get_output_embeddings().weight.shape[0]
@@ -120,10 +124,12 @@ class TextGeneration(Head):
         total = torch.special.entr(mean / self.num_samples).sum(dim=-1)
         aleatoric = torch.cat(entropies).mean(dim=0)
         values = {"chosen": torch.cat(chosen), "entropy": total, "aleatoric": aleatoric}
-        return {name: as_array(value) for name, value in values.items()}
+        scored = {name: as_array(value) for name, value in values.items()}
+        check_finite(scored["chosen"])
+        return scored
 
     def forced(self, inputs: Inputs, ids: Tensor, skip: int) -> tuple[Inputs, int]:
-        """Inputs that make the model read its own text, and the position of the first prediction of it."""
+        """Return inputs that make the model read its own text, and the position of the first prediction of it."""
         model = self.sampler.model
         if not model.config.is_encoder_decoder:
             mask = torch.cat([inputs["attention_mask"], torch.ones_like(ids[:, skip:])], dim=1)
@@ -134,10 +140,11 @@ class TextGeneration(Head):
         encoder = model.get_encoder()
         if not any(any(m.uses) for m in encoder.modules() if isinstance(m, BamLayer)) and not encoder.training:
             forced = {"decoder_input_ids": ids[:, :-1], "attention_mask": inputs["attention_mask"]}
-            forced["encoder_outputs"] = encoder(**inputs)  # nothing in it is random: once for all draws
+            forced["encoder_outputs"] = encoder(**inputs)  # it is deterministic: once for all samples
         return forced, 0
 
     def hypotheses(self, inputs: Inputs, skip: int, seeds: Tensor) -> list[list[str]]:
+        """Return the further texts of every input."""
         batch, number = inputs["input_ids"].shape[0], self.settings.hypotheses
         if not number:
             return [[] for _ in range(batch)]
@@ -147,18 +154,19 @@ class TextGeneration(Head):
         return [[row[i] for row in texts] for i in range(batch)]
 
     def result(
-        self, ids: Tensor, written: Tensor, scored: dict[str, Array], hypotheses: list[str], truncated: bool
+        self, ids: Tensor, kept: Tensor, scored: dict[str, Array], hypotheses: list[str], truncated: bool
     ) -> Generation:
-        kept = written.cpu().numpy().astype(bool)
-        chosen = scored["chosen"][:, kept]  # (S, l)
-        total, aleatoric = scored["entropy"][kept], scored["aleatoric"][kept]
+        """Return the result of one input from its generated tokens, (L,), and their scores."""
+        own = kept.cpu().numpy().astype(bool)
+        chosen = scored["chosen"][:, own]  # (S, l)
+        total, aleatoric = scored["entropy"][own], scored["aleatoric"][own]
         epistemic = np.clip(total - aleatoric, 0, None)
-        kept_ids = ids[written].tolist()
-        names = [self.tokenizer.decode([token]) for token in kept_ids]
+        own_ids = ids[kept].tolist()
+        names = [self.tokenizer.decode([token]) for token in own_ids]
         mean = chosen.mean(axis=0)
         columns = (names, mean, deviation(chosen), total, aleatoric, epistemic)
         return Generation(
-            text=self.tokenizer.decode(kept_ids, skip_special_tokens=True),
+            text=self.tokenizer.decode(own_ids, skip_special_tokens=True),
             probability=float(np.exp(np.log(np.clip(mean, 1e-300, None)).mean())) if len(mean) else math.nan,
             entropy=_mean(total),
             aleatoric=_mean(aleatoric),

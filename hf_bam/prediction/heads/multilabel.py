@@ -31,14 +31,17 @@ class MultiLabel:
     num_samples: int
     samples: Array = field(repr=False)
 
+    @property
+    def prediction(self) -> list[str]:
+        return self.labels
+
 
 class MultiLabelClassification(Head):
     """Any number of labels for each text."""
 
     def predict(self, batch: Sequence[Text]) -> list[MultiLabel]:
         inputs, truncated, _ = self.encode(batch)
-        logits = self.sampler.draw(inputs, self.num_samples, self.seeds(batch))["logits"].cpu().double()
-        samples = as_array((logits / self.settings.temperature).sigmoid())  # (S, B, C)
+        samples = as_array((self.logits(inputs, self.seeds(batch)) / self.settings.temperature).sigmoid())  # (S, B, C)
         return [self.result(samples[:, index], cut) for index, cut in enumerate(truncated)]
 
     def result(self, samples: Array, truncated: bool) -> MultiLabel:

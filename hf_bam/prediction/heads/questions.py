@@ -1,4 +1,4 @@
-"""Extractive question answering: a distribution over spans of the context."""
+"""Extractive question answering: a distribution over the spans of a context."""
 
 from __future__ import annotations
 
@@ -8,27 +8,33 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import logsumexp
+from torch import Tensor
 
 from ...attention.noise import derive
-from ..inputs import Text
+from ..inputs import Text, chunks
 from ..results import Array, Uncertainty, deviation, uncertainties
-from .base import Head, as_array
-from .spans import best_spans, in_context, windows
-
-Span = tuple[int, int]
-NULL: Span = (0, 0)
-"""The span of "no answer"."""
+from .base import Head, as_array, check_finite
+from .spans import Spans, in_context, joined, null_position, window_spans, window_strides, windows
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One of the best answers."""
+    """One of the best answers; an empty string is "no answer".
+
+    Attributes:
+        start, end: characters of the context.
+        probability, std: mean and standard deviation over the samples.
+        start_logit, end_logit: mean logits of the first and the last token.
+    """
 
     answer: str
     start: int
     end: int
     probability: float
     std: float
+    start_logit: float
+    end_logit: float
 
 
 @dataclass(frozen=True)
@@ -36,10 +42,12 @@ class Answer(Uncertainty):
     """The answer to a question; an empty string is "no answer".
 
     Attributes:
-        start, end: where it stands in the context.
-        n_best: the best answers, most probable first. The doubt is about the choice between all spans.
-        null_probability: of "no answer", or NaN if that was not among the answers.
-        samples: (S, K) probabilities of the candidates in `n_best` order.
+        start, end: characters of the context.
+        n_best: the best spans, most probable first, and "no answer" among them if it is allowed. The uncertainty is
+            that of the choice between all spans.
+        null_probability: mean probability of "no answer"; NaN if it is not allowed.
+        null_odds: log odds of "no answer" against the best span; NaN if it is not allowed.
+        samples: (S, K) probabilities of the candidates in the order of `n_best`.
     """
 
     answer: str
@@ -47,11 +55,21 @@ class Answer(Uncertainty):
     end: int
     n_best: list[Candidate]
     null_probability: float
+    null_odds: float
     samples: Array = field(repr=False)
+
+    @property
+    def prediction(self) -> str:
+        return self.answer
 
 
 class QuestionAnswering(Head):
-    """Spans are weighed by `softmax(start + end)` over the candidates of all windows, in every draw, and averaged."""
+    """Answers by `softmax(start + end)` over the spans of all windows of a context, averaged over the samples.
+
+    A span in several windows counts once, with its highest score. "No answer" has the lowest score of its token over
+    the windows, as each window without the answer has a high one. It is the answer when its log odds against the best
+    span are above `null_threshold`.
+    """
 
     columns = ("question", "context")
     optional = None
@@ -60,58 +78,105 @@ class QuestionAnswering(Head):
         for item in batch:
             if not isinstance(item, tuple):
                 raise TypeError(f"{item!r} is a single text; a question comes as the pair (question, context).")
-        questions, contexts = zip(*batch, strict=True)
         limits = (self.settings.max_length, self.settings.stride)
-        encoding = windows(self.tokenizer, questions, contexts, *limits, padding=True, return_tensors="pt")
+        strides = np.array(window_strides(self.tokenizer, [question for question, _ in batch], *limits))
+        results: dict[int, Answer] = {}
+        # The windows of a question do not depend on the others: those of one overlap are read together.
+        for stride in np.unique(strides):
+            own = np.flatnonzero(strides == stride).tolist()
+            results |= zip(own, self.answers([batch[index] for index in own], int(stride)), strict=True)
+        return [results[index] for index in range(len(batch))]
+
+    def answers(self, batch: Sequence[Text], stride: int) -> list[Answer]:
+        """Return the answers to questions whose windows overlap by `stride` tokens."""
+        questions, contexts = zip(*batch, strict=True)
+        options: dict[str, Any] = {"padding": True, "padding_side": "right", "return_tensors": "pt"}
+        encoding = windows(self.tokenizer, questions, contexts, self.settings.max_length, stride, **options)
         owners = encoding["overflow_to_sample_mapping"].numpy()
-        places = torch.tensor([int((owners[:i] == owner).sum()) for i, owner in enumerate(owners)])
-        seeds = derive(self.seeds(batch)[owners], places)  # (W,)
-        output = self.sampler.draw(self.model_inputs(encoding), self.num_samples, seeds)
-        start, end = (as_array(output[name].float()) for name in ("start_logits", "end_logits"))  # (S, W, T)
+        numbers = torch.tensor([int((owners[:i] == owner).sum()) for i, owner in enumerate(owners)])
+        start, end = self.logits_of(encoding, derive(self.seeds(batch)[owners], numbers), len(batch))  # (S, W, T)
         results = []
         for index, context in enumerate(contexts):
-            scores = self.scores(start, end, np.flatnonzero(owners == index), encoding)
-            results.append(self.answer(scores, context))
+            own = np.flatnonzero(owners == index).tolist()
+            spans, null = self.spans(start, end, own, encoding, context)
+            results.append(self.answer(spans, null, context))
         return results
 
-    def scores(self, start: Array, end: Array, windows: Array, encoding: Any) -> dict[Span, Array]:
-        """For each candidate, its score (S,) in every draw; a span seen in two windows has the weight of both."""
-        found: dict[Span, Array] = {}
-        null: list[Array] = []
-        limits = (self.settings.max_answer_tokens, self.settings.n_best**2)
-        for window in windows:
-            offsets, inside = encoding["offset_mapping"][window].numpy(), in_context(encoding, int(window))
-            own_start, own_end = start[:, window], end[:, window]
-            for i, j in zip(*best_spans(own_start.mean(axis=0), own_end.mean(axis=0), inside, *limits), strict=True):
-                span = (int(offsets[i, 0]), int(offsets[j, 1]))
-                score = own_start[:, i] + own_end[:, j]
-                found[span] = np.logaddexp(found[span], score) if span in found else score
-            null.append(own_start[:, 0] + own_end[:, 0])
-        if self.settings.null_answer:
-            found[NULL] = np.min(null, axis=0)  # a window without the answer speaks for none; all have to
-        return found
+    def logits_of(self, encoding: Any, seeds: Tensor, size: int) -> tuple[Array, Array]:
+        """Return the start and end logits of all windows, of which up to `size` go through the model at a time."""
+        inputs, parts = self.model_inputs(encoding), []
+        for rows in chunks(range(len(seeds)), size):
+            part = {name: tensor[rows] for name, tensor in inputs.items()}
+            output = self.sampler.draw(part, self.num_samples, seeds[rows])
+            parts.append([as_array(output[name].float()) for name in ("start_logits", "end_logits")])
+        start, end = (np.concatenate(logits, axis=1) for logits in zip(*parts, strict=True))
+        check_finite(np.where(encoding["attention_mask"].numpy() == 1, start + end, 0.0))
+        return start, end
 
-    def answer(self, scores: dict[Span, Array], context: str) -> Answer:
-        if not scores:
+    def spans(
+        self, start: Array, end: Array, own: Sequence[int], encoding: Any, context: str
+    ) -> tuple[Spans, tuple[Array, Array]]:
+        """Return the best spans of a context and the logits of "no answer", (S,) each, from its own windows."""
+        limits = (self.settings.max_answer_tokens, self.settings.n_best**2)
+        found, nulls = [], []
+        for window in own:
+            offsets, inside = encoding["offset_mapping"][window].numpy(), in_context(encoding, window)
+            logits = (start[:, window], end[:, window])  # (S, T) each
+            found.append(window_spans(*logits, inside, offsets, context, *limits))
+            null = null_position(encoding["input_ids"][window].tolist(), self.tokenizer)
+            nulls.append(np.stack([part[:, null] for part in logits]))
+        null_logits = np.stack(nulls, axis=-1)  # (2, S, windows)
+        lowest = null_logits.sum(axis=0).argmin(axis=-1)[None, :, None]
+        null_start, null_end = np.take_along_axis(null_logits, lowest, axis=-1)[..., 0]
+        return joined(found).distinct(), (null_start, null_end)
+
+    def answer(self, spans: Spans, null: tuple[Array, Array], context: str) -> Answer:
+        """Return the answer to a question from its spans and the logits of "no answer"."""
+        number = len(spans.places)
+        if not number and not self.settings.allow_empty:
             raise ValueError(f"The context {context!r} is empty; there is nothing to find an answer in.")
-        spans = list(scores)
-        logits = np.stack([scores[span] for span in spans], axis=-1) / self.settings.temperature  # (S, K)
-        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        samples = weights / weights.sum(axis=-1, keepdims=True)
-        mean = samples.mean(axis=0)
-        null = mean[spans.index(NULL)] if NULL in scores else np.nan
-        rank = mean.copy()
-        if NULL in scores:
-            rank[spans.index(NULL)] -= self.settings.null_threshold
-        order = np.argsort(-rank, kind="stable")[: self.settings.n_best]
-        # This is about the choice between all candidates. Were those outside the best taken as one, a distribution
-        # that is spread over many of them would look like a sure choice of it.
-        (doubt,) = uncertainties(samples[:, None], self.settings.threshold, self.settings.paired)
-        samples, spans = samples[:, order], [spans[index] for index in order]
-        n_best = [
-            Candidate(context[a:b], a, b, float(probability), float(std))
-            for (a, b), probability, std in zip(spans, samples.mean(axis=0), deviation(samples), strict=True)
-        ]
-        chosen = n_best[0]
-        values = {name: getattr(chosen, name) for name in ("answer", "start", "end", "probability", "std")}
-        return Answer.make(doubt, **values, n_best=n_best, null_probability=float(null), samples=samples)
+        has_null = self.settings.null_answer or not number
+        if has_null:  # the last candidate
+            logits = (np.column_stack(pair) for pair in zip((spans.start, spans.end), null, strict=True))
+            spans = Spans(np.vstack([spans.places, [[0, 0]]]), *logits)
+        samples, scores = self.weigh(spans)
+        # All candidates count here. If those outside the best were one choice, a distribution that is spread over
+        # many of them would look certain.
+        (uncertainty,) = uncertainties(_at_least_two(samples)[:, None], self.settings.threshold, self.settings.paired)
+        best = np.argsort(-scores[:number], kind="stable")[: self.settings.n_best]
+        listed = np.append(best, number) if has_null else best
+        listed = listed[np.argsort(-scores[listed], kind="stable")]
+        odds = float(scores[number] - scores[best[0]] if number else 0.0) if has_null else np.nan
+        chosen = number if not number or odds > self.settings.null_threshold else best[0]
+        n_best = candidates(spans, samples, listed, context)
+        answer = n_best[listed.tolist().index(chosen)]
+        return Answer.make(
+            uncertainty,
+            **{name: getattr(answer, name) for name in ("answer", "start", "end", "probability", "std")},
+            n_best=n_best,
+            null_probability=float(samples[:, number].mean()) if has_null else np.nan,
+            null_odds=odds,
+            samples=samples[:, listed],
+        )
+
+    def weigh(self, spans: Spans) -> tuple[Array, Array]:
+        """Return the probabilities (S, K) of the spans and their scores (K,), the logarithm of the mean probability.
+
+        A constant is added to the scores, so that those of a single sample are its logits without rounding.
+        """
+        logits = (spans.start + spans.end) / self.settings.temperature  # (S, K)
+        normalizer = logsumexp(logits, axis=-1, keepdims=True)
+        return np.exp(logits - normalizer), np.logaddexp.reduce(logits - (normalizer - normalizer.mean()), axis=0)
+
+
+def candidates(spans: Spans, samples: Array, listed: Array, context: str) -> list[Candidate]:
+    """Return the spans of these indices as answers."""
+    columns = (samples.mean(axis=0), deviation(samples), spans.start.mean(axis=0), spans.end.mean(axis=0))
+    places = spans.places[listed].tolist()
+    numbers = np.stack(columns, axis=-1)[listed].tolist()
+    return [Candidate(context[a:b], a, b, *own) for (a, b), own in zip(places, numbers, strict=True)]
+
+
+def _at_least_two(samples: Array) -> Array:
+    """Return probabilities (S, K) with a choice beside a single one, which has no rival to be tested against."""
+    return samples if samples.shape[-1] > 1 else np.pad(samples, ((0, 0), (0, 1)))

@@ -33,13 +33,17 @@ class Regression:
     num_samples: int
     samples: Array = field(repr=False)
 
+    @property
+    def prediction(self) -> float:
+        return self.value
+
 
 class TextRegression(Head):
     """A number for each text."""
 
     def predict(self, batch: Sequence[Text]) -> list[Regression]:
         inputs, truncated, _ = self.encode(batch)
-        logits = self.sampler.draw(inputs, self.num_samples, self.seeds(batch))["logits"]
+        logits = self.logits(inputs, self.seeds(batch))
         if logits.shape[-1] != 1:
             raise ValueError(f"A regression gives one number for a text; this model gives {logits.shape[-1]}.")
         samples = as_array(logits[..., 0])  # (S, B)

@@ -36,6 +36,10 @@ class Tokens:
     num_samples: int
     samples: Array = field(repr=False)
 
+    @property
+    def prediction(self) -> list[str]:
+        return [token.label for token in self.tokens]
+
 
 class TokenClassification(Head):
     """A label for each token of a text, special tokens excluded."""
@@ -49,8 +53,7 @@ class TokenClassification(Head):
             )
         wanted = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
         inputs, truncated, encoding = self.encode(batch, **wanted)
-        logits = self.sampler.draw(inputs, self.num_samples, self.seeds(batch))["logits"]
-        samples = self.probabilities(logits)  # (S, B, T, C)
+        samples = self.probabilities(self.logits(inputs, self.seeds(batch)))  # (S, B, T, C)
         results = []
         for index, text in enumerate(batch):
             kept = np.flatnonzero(encoding["special_tokens_mask"][index].numpy() == 0)
