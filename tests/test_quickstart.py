@@ -41,7 +41,7 @@ def test_both_are_trained_and_compared(script, sentences, model_folder, tmp_path
     assert {"--- plain finetuning ---", "--- Bayesian attention ---"} <= set(lines)
     (top,) = (i for i, line in enumerate(lines) if line.startswith("method "))
     table = [re.split(r"\s{2,}", line) for line in lines[top : top + 9]]
-    methods = ["plain", "MC dropout, 3 draws", "mean attention", "BAM, 3 draws"]
+    methods = ["plain", "MC dropout, 3 samples", "mean attention", "BAM, 3 samples"]
     assert [row[0] for row in table[1:]] == [name + end for end in ("", " + temperature") for name in methods]
     for row in table[1:]:
         values = dict(zip(table[0], row, strict=True))

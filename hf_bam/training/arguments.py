@@ -12,22 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from ..config import option_fields as bam_fields
-from ..fields import CHOICES, describe, is_number, type_name
 from ..families.presets import PRESETS
+from ..fields import CHOICES, describe, is_number, type_name
 from ..tasks import TASKS
-from ..tasks.classification import SentenceTask
-from ..tasks.glue import SPECS as GLUE
-from .compatibility import present_names
+from .compatibility import present_settings
 from .files import parse_value, read_yaml
 from .recipe import Recipe
-from .settings import RECIPES, Job, is_text, resolve, task_class, task_fields
+from .settings import RECIPES, Job, fixed_fields, is_text, resolve, task_class, task_fields
 
-USUAL = {"recipe": "paper", "model_name_or_path": "albert-base-v2"}
-DEFAULTS = {
-    "sentiment": {"recipe": "fast", "model_name_or_path": "minilm"},
-    "translation": {"model_name_or_path": "scratch"},
-}
-"""Settings of a task that a command line may leave out."""
 SECOND = {
     "task_name": "--task",
     "model_name_or_path": "--model",
@@ -89,9 +81,13 @@ class Request:
 
 
 def commands() -> dict[str, tuple[str, ...]]:
-    """Return the tasks of each command: sentence classification for `glue`, one task for each of the others."""
-    sentences = tuple(name for name in TASKS if issubclass(task_class(name), SentenceTask))
-    return {"glue": sentences, **{name: (name,) for name in TASKS if name not in GLUE}}
+    """Return the tasks of each command: one task of its name, or all tasks that name the command."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name in TASKS:
+        shared = task_class(name).command
+        found |= {} if shared is None else {shared: (*found.get(shared, ()), name)}
+        found |= {} if fixed_fields(name) else {name: (name,)}
+    return found
 
 
 def parse(command: str, argv: Sequence[str], prog: str | None = None) -> Request:
@@ -101,7 +97,7 @@ def parse(command: str, argv: Sequence[str], prog: str | None = None) -> Request
         group, _, key = name.partition(".")
         given[group][key] = value
     job, run = given["job"], given["run"]
-    file = present_names(read_yaml(Path(run["config"]))) if "config" in run else {}
+    file = present_settings(read_yaml(Path(run["config"]))) if "config" in run else {}
     tasks = _tasks(commands()[command], job.get("task_name"), file, run.get("config"))
     own = {task: {item.name for item in task_fields(task)} for task in tasks}
     for name in given["options"].keys() - set().union(*own.values()):
@@ -110,10 +106,16 @@ def parse(command: str, argv: Sequence[str], prog: str | None = None) -> Request
     for task, seed in product(tasks, job.get("seed", [file.get("seed", 0)])):
         options = {name: value for name, value in given["options"].items() if name in own[task]}
         line = {**job, **given["recipe"], "task_name": task, "seed": seed, "bam": given["bam"], "options": options}
-        jobs.append(resolve({**USUAL, **DEFAULTS.get(task, {})}, file, line))
+        jobs.append(resolve(_defaults(task), file, line))
     name = jobs[0].make_task().name if len(tasks) == 1 else command
     name += "" if jobs[0].attention == "bam" else f"-{jobs[0].attention}"
     return Request(jobs, Path(run.get("output_dir", f"out/{name}")), _run_options(run, name, len(jobs)))
+
+
+def _defaults(task: str) -> dict[str, Any]:
+    """Return the settings of a task that a command line may leave out."""
+    cls = task_class(task)
+    return {"model_name_or_path": cls.default_model, "recipe": cls.default_recipe}
 
 
 def _tasks(known: Sequence[str], named: Sequence[str] | None, file: Mapping[str, Any], path: Any) -> Sequence[str]:
@@ -121,9 +123,12 @@ def _tasks(known: Sequence[str], named: Sequence[str] | None, file: Mapping[str,
     usual = known if len(known) == 1 else ()
     tasks = named or ([file["task_name"]] if "task_name" in file else usual)
     if not tasks:
-        raise ValueError(f"--task_name is not given; choose some of {', '.join(known)}, or all for all of GLUE.")
+        raise ValueError(
+            f"--task_name is not given; choose some of {', '.join(known)}, or all for the whole benchmark."
+        )
     if "all" in tasks:
-        tasks = [*GLUE, *(task for task in tasks if task not in (*GLUE, "all"))]
+        benchmark = [task for task in known if fixed_fields(task)]
+        tasks = [*benchmark, *(task for task in tasks if task not in (*benchmark, "all"))]
     for task in tasks:
         if task not in known:
             raise ValueError(f"{path}: task_name={task!r} is not a task of this command; it has {', '.join(known)}.")
@@ -189,12 +194,14 @@ def make_parser(command: str, prog: str | None = None) -> argparse.ArgumentParse
 
 def _add_run(group: Any, names: Sequence[str]) -> None:
     if len(names) > 1:
-        text = f"Run these tasks: {', '.join(names)}, or all for the GLUE benchmark."
+        text = f"Run these tasks: {', '.join(names)}, or all for the whole benchmark."
         _add(group, "job.task_name", {"nargs": "+", "choices": [*names, "all"], "metavar": "TASK", "help": text})
-    fields = {item.name: item for item in dataclasses.fields(Job)}
+    fields, defaults = {item.name: item for item in dataclasses.fields(Job)}, _defaults(names[0])
     for name, own in RUN.items():
         if name in fields:
-            _add(group, f"job.{name}", {**keywords(Job, fields[name]), **own})
+            options = {**keywords(Job, fields[name]), **own}
+            options["help"] += f" Default: {defaults[name]}." if name in defaults else ""
+            _add(group, f"job.{name}", options)
         else:
             _add(group, f"run.{name}", own)
 

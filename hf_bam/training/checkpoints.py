@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or not there: folders of tensors and JSON, with a manifest."""
+"""Checkpoints: folders of tensors and JSON with a manifest, complete or absent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder with tensors in named files and the other values in one."""
+    """A folder with tensors in named files and all other values in one file."""
 
     folder: Path
 
@@ -30,27 +30,29 @@ class Checkpoint:
         return int(self.folder.name.removeprefix("step-"))
 
     def file(self, name: str) -> Path:
-        """The file of these tensors."""
+        """Return the path of a file of tensors."""
         return self.folder / f"{name}.safetensors"
 
     def tensors(self, name: str) -> Tensors:
+        """Return the tensors of a file."""
         try:
             return load_file(self.file(name))
         except (OSError, SafetensorError) as error:
             raise ValueError(f"{self.file(name)} cannot be read: {error}.") from error
 
     def values(self) -> dict[str, Any]:
+        """Return the other values."""
         return json.loads((self.folder / VALUES).read_text(encoding="utf-8"))
 
     def best(self) -> int | None:
-        """The step of the best checkpoint when this one was made; None also for a torn one."""
+        """Return the step of the best checkpoint at the time of this one; None also if this one is incomplete."""
         try:
             return (self.values()["best"] or {}).get("step")
         except (OSError, ValueError, KeyError):
             return None
 
-    def is_whole(self) -> bool:
-        """Whether every file is there as it was written."""
+    def is_complete(self) -> bool:
+        """Return whether every file exists and is unchanged."""
         try:
             manifest = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
             return bool(manifest) and all(_digest(self.folder / name) == digest for name, digest in manifest.items())
@@ -60,24 +62,24 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of a run, `step-00000120` and the like, in one folder.
+    """The checkpoints of a run in one folder, with names such as `step-00000120`.
 
-    A checkpoint is written to a hidden folder, forced to the disk and then renamed, so a process that is killed leaves
-    the earlier ones as they were. Nothing is pickled.
+    A checkpoint is written to a hidden folder, flushed to the disk and then renamed, so a process that is killed does
+    not damage the earlier ones. Nothing is pickled.
 
     Attributes:
-        save_total_limit: how many of the latest ones are kept. What these call their best is kept as well.
+        save_total_limit: number of the latest checkpoints to keep, in addition to those that these call their best.
     """
 
     folder: Path
     save_total_limit: int = 1
 
     def save(self, step: int, tensors: Mapping[str, Tensors], values: Mapping[str, Any]) -> Checkpoint:
-        """Writes one and removes those that are not needed any more.
+        """Write a checkpoint and remove those that are no longer needed.
 
         Args:
             tensors: by file.
-            values: whatever JSON can hold; `values["best"]["step"]` is the step of the best checkpoint, if any.
+            values: anything that JSON can hold; `values["best"]["step"]` is the step of the best checkpoint, if any.
         """
         made = self.at(step)
         temporary = self.folder / f".{made.folder.name}"
@@ -88,26 +90,27 @@ class Checkpoints:
         _write_json(temporary / VALUES, values)
         _write_json(temporary / MANIFEST, {file.name: _digest(file) for file in sorted(temporary.iterdir())})
         for file in (*temporary.iterdir(), temporary):
-            _to_disk(file)
-        shutil.rmtree(made.folder, ignore_errors=True)  # a torn one of the same step
+            _flush(file)
+        shutil.rmtree(made.folder, ignore_errors=True)  # an incomplete one of the same step
         temporary.rename(made.folder)
-        _to_disk(self.folder)
+        _flush(self.folder)
         self.prune(step)
         return made
 
     def at(self, step: int) -> Checkpoint:
+        """Return the checkpoint of a step, which need not exist."""
         return Checkpoint(self.folder / f"step-{step:08d}")
 
     def all(self) -> list[Checkpoint]:
-        """From the oldest to the newest, whole or not."""
+        """Return all checkpoints, complete or not, from the oldest to the latest."""
         return [Checkpoint(folder) for folder in sorted(self.folder.glob("step-*"))]
 
-    def newest(self) -> Checkpoint | None:
-        """The newest one that is whole."""
-        return next((checkpoint for checkpoint in reversed(self.all()) if checkpoint.is_whole()), None)
+    def last(self) -> Checkpoint | None:
+        """Return the last complete checkpoint."""
+        return next((checkpoint for checkpoint in reversed(self.all()) if checkpoint.is_complete()), None)
 
     def prune(self, step: int) -> None:
-        """Removes those that are not needed after this step; later ones are torn, and their steps are done again."""
+        """Remove checkpoints that are not needed after this step; later ones are incomplete and will be replaced."""
         found = self.all()
         latest = [checkpoint for checkpoint in found if checkpoint.step <= step][-self.save_total_limit :]
         best = {checkpoint.best() for checkpoint in latest}
@@ -116,7 +119,7 @@ class Checkpoints:
                 shutil.rmtree(checkpoint.folder)
 
     def clear(self) -> None:
-        """Removes all of them."""
+        """Remove all checkpoints."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -132,7 +135,8 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _to_disk(path: Path) -> None:
+def _flush(path: Path) -> None:
+    """Flush a file or a folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..config import BamConfig
+
 SETTINGS = {
     "task": "task_name",
     "model": "model_name_or_path",
@@ -27,8 +29,19 @@ SETTINGS = {
     "workers": "dataloader_num_workers",
 }
 """Fields of a recipe and a job: the earlier name and the present one."""
+BAM = frozenset({"k", "sigma", "beta", "alpha", "prior_shape", "sigma_prior"})
+"""Settings of Bayesian attention that earlier versions wrote together, whatever the family."""
 RESULTS = {"doubt": "uncertainty"}
 """Entries of results.json."""
+
+
+def present_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of a file under their present names, without those of other families than the chosen one."""
+    settings = present_names(values)
+    bam = settings.get("bam")
+    if isinstance(bam, Mapping) and bam.keys() >= BAM:
+        settings["bam"] = BamConfig.from_saved(bam).to_dict()
+    return settings
 
 
 def present_names(values: Mapping[str, Any], names: Mapping[str, str] = SETTINGS) -> dict[str, Any]:

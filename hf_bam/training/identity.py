@@ -1,4 +1,4 @@
-"""Identity of a run: its settings and the rows of its data."""
+"""Identity of a run: its settings, and fingerprints of its data and its fixed weights."""
 
 from __future__ import annotations
 
@@ -11,14 +11,24 @@ import torch
 from datasets import Dataset
 from torch import nn
 
-from .compatibility import present_names
+from .compatibility import present_settings
 
 BATCH = 1000
-"""Rows that are hashed together; part of what a fingerprint depends on."""
+"""Rows that are hashed together; a fingerprint depends on it."""
+MEASURED = frozenset({"num_samples", "uncertainty_rows"})
+"""Fields of a recipe that change the results, but not the weights."""
+FREE = MEASURED | {
+    "dataloader_num_workers",
+    "logging_steps",
+    "per_device_eval_batch_size",
+    "save_steps",
+    "save_total_limit",
+}
+"""Fields of a recipe that do not change the weights, so that a resumed run may have other values."""
 
 
 def fingerprint(rows: Dataset) -> str:
-    """Digest of the columns, the names of the classes and all rows in their order, wherever they are stored."""
+    """Return a digest of the columns, the class names and all rows in their order, wherever they are stored."""
     classes = {name: getattr(kind, "names", None) for name, kind in rows.features.items()}
     digest = hashlib.sha256(_bytes(classes))
     for batch in rows.with_format("arrow").iter(batch_size=BATCH):
@@ -27,7 +37,7 @@ def fingerprint(rows: Dataset) -> str:
 
 
 def frozen(model: nn.Module) -> str:
-    """Digest of the parameters that are not trained, which checkpoints leave to the model."""
+    """Return a digest of the parameters that are not trained; checkpoints do not contain them."""
     digest = hashlib.sha256()
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
@@ -45,29 +55,30 @@ def comparable(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     These are the folder of the data, and num_train_epochs beside max_steps.
     """
-    settings = present_names(settings)
+    settings = present_settings(settings)
     unused = {"data_dir", *(["num_train_epochs"] if settings.get("max_steps") is not None else [])}
     return {name: value for name, value in settings.items() if name not in unused}
 
 
 def check_same(place: Any, before: Mapping[str, Any], now: Mapping[str, Any], free: Collection[str] = ()) -> None:
-    """Raises an error that names the first value in which a run that was begun differs from this one.
+    """Raise `ValueError` if an earlier run has other settings than this one; the error names the first difference.
 
     Args:
-        place: file or folder of the run that was begun.
+        place: file or folder of the earlier run.
         free: names whose values may differ.
     """
-    one, two = ({n: v for n, v in comparable(own).items() if n not in free} for own in (before, now))
-    name, one, other = _difference(one, two)
+    earlier, present = ({n: v for n, v in comparable(own).items() if n not in free} for own in (before, now))
+    name, one, other = _difference(earlier, present)
     if name:
         raise ValueError(
             f"{place} was made with {name}={one!r}, and this run has {other!r}; resume with the same settings and "
-            "data, choose another folder, or remove what is there: overwrite_output_dir=True (--overwrite_output_dir)."
+            "data, choose another folder, or remove the earlier run: overwrite_output_dir=True "
+            "(--overwrite_output_dir)."
         )
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any], within: str = "") -> tuple[str, Any, Any]:
-    """The first name under which two mappings have different values, and the values; an empty name for none."""
+    """Return the first name with different values in two mappings, and the values; an empty name for none."""
     for name in {**now, **before}:
         one, other = before.get(name), now.get(name)
         if one != other:

@@ -1,4 +1,4 @@
-"""A lock on a folder, which the operating system ends with the process that has it."""
+"""Lock on a folder, which the operating system releases when its process ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import IO
 
 try:
     import fcntl
-except ImportError:  # Windows: runs are not kept apart
+except ImportError:  # Windows: no lock
     fcntl = None  # type: ignore[assignment]
 
 NAME = ".lock"
@@ -18,14 +18,14 @@ NAME = ".lock"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keeps others out of a folder; one that was made for it and stays empty is removed."""
+    """Lock a folder; raise `ValueError` if another process has it. A folder made for the lock is removed if empty."""
     new = not folder.exists()
     with _locked_file(folder) as file:
-        _held.add(file)
+        _open_files.add(file)
         try:
             yield
         finally:
-            _held.discard(file)
+            _open_files.discard(file)
             with suppress(OSError):
                 if new and [path.name for path in folder.iterdir()] == [NAME]:
                     (folder / NAME).unlink()
@@ -33,7 +33,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _locked_file(folder: Path) -> IO[str]:
-    """The lock file, which is locked as long as it is open."""
+    """Return the lock file, which is locked as long as it is open."""
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / NAME).open("a+", encoding="utf-8")
@@ -45,11 +45,11 @@ def _locked_file(folder: Path) -> IO[str]:
             process = file.read().strip()
             file.close()
             raise ValueError(
-                f"{folder} is in use by another run (process {process}); wait for its end, or choose another folder."
+                f"{folder} is in use by another run (process {process}); wait until it ends, or choose another folder."
             ) from error
         except OSError:
             pass  # a file system without locks
-        if fcntl is None or _is_there(file):
+        if fcntl is None or _exists(file):
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
             file.flush()
@@ -57,23 +57,23 @@ def _locked_file(folder: Path) -> IO[str]:
         file.close()
 
 
-def _is_there(file: IO[str]) -> bool:
-    """Whether the file still has its name; another run may have removed it just before it was locked."""
+def _exists(file: IO[str]) -> bool:
+    """Return whether the file still has its name; another run may have removed it just before it was locked."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), os.stat(file.name))
     except FileNotFoundError:
         return False
 
 
-_held: set[IO[str]] = set()
+_open_files: set[IO[str]] = set()
 
 
-def _let_go() -> None:
-    """Leaves the locks to the parent; else processes that prepare batches would keep them when it is killed."""
-    for file in _held:
+def _close_in_child() -> None:
+    """Close the lock files in a forked process, so that data loader processes do not keep the lock of a killed run."""
+    for file in _open_files:
         file.close()
-    _held.clear()
+    _open_files.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+    os.register_at_fork(after_in_child=_close_in_child)

@@ -1,4 +1,4 @@
-"""What a run tells while it runs: a progress bar, a log of JSON lines, and trackers."""
+"""Progress of a run: a progress bar, a log of JSON lines, and trackers."""
 
 from __future__ import annotations
 
@@ -16,21 +16,26 @@ from tqdm import tqdm
 
 TERMS = ("loss", "task_loss", "kl")
 SHOWN = {"loss": "loss", "task_loss": "task", "kl": "kl", "kl_weight": "weight", "samples_per_second": "rows/s"}
-"""What the bar shows of a line of the log, and under which name."""
+"""Values of a line of the log that the progress bar shows, and their names there."""
+Log = Callable[[str], None]
+"""A function that takes lines of text for people, such as `print`."""
 
 
 class RunLogger:
-    """Averages the terms of the loss between two lines of the log.
+    """Logger of a run, which averages the terms of the loss between two lines of the log.
 
     Args:
-        path: of the log. Lines of later steps than `step`, which a killed run may have left, are removed.
-        step: the optimizer step at which the run begins or goes on.
-        total: its last one.
-        bayesian: whether there is a KL to tell of.
+        path: file of the log. Lines after `step`, which an interrupted run may have left, are removed.
+        step: optimizer step at which the run starts or resumes.
+        total: its last step.
+        bayesian: whether the loss has a KL term.
+        log: takes lines of text, which appear above the progress bar.
     """
 
-    def __init__(self, path: Path, accelerator: Accelerator, step: int, total: int, bayesian: bool) -> None:
-        self.path, self.accelerator, self.bayesian = path, accelerator, bayesian
+    def __init__(
+        self, path: Path, accelerator: Accelerator, step: int, total: int, bayesian: bool, log: Log = print
+    ) -> None:
+        self.path, self.accelerator, self.bayesian, self.log = path, accelerator, bayesian, log
         self.seconds, self.examples, self.steps = 0.0, 0, 0
         self.terms: Tensor | float = 0.0
         hidden = None if accelerator.is_main_process else True  # None: hidden where there is no terminal
@@ -38,14 +43,14 @@ class RunLogger:
         if accelerator.is_main_process:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("".join(_lines_up_to(path, step)), encoding="utf-8")
-        self.start_clock()
+        self.start_timer()
 
-    def start_clock(self) -> None:
-        """Training begins or goes on now; what came in between is not counted."""
+    def start_timer(self) -> None:
+        """Start to measure the time of the next step; evaluations and checkpoints are left out."""
         self.started = time.perf_counter()
 
-    def add(self, terms: Tensor, examples: int) -> None:
-        """A step is done.
+    def update(self, terms: Tensor, examples: int) -> None:
+        """Add a step to the averages.
 
         Args:
             terms: (3,) loss, task loss and KL; read only when a line is written, so that a GPU need not wait.
@@ -57,8 +62,8 @@ class RunLogger:
         self.seconds += time.perf_counter() - self.started
         self.bar.update()
 
-    def tell(self, step: int, **values: float) -> None:
-        """Writes the averages since the last line, and further values."""
+    def log_averages(self, step: int, **values: float) -> None:
+        """Write the averages since the last line, and further values."""
         assert isinstance(self.terms, Tensor)
         mean = self.accelerator.reduce(self.terms / self.steps, "mean").tolist()
         line = dict(zip(TERMS, mean, strict=True)) if self.bayesian else {"loss": mean[0]}
@@ -70,27 +75,28 @@ class RunLogger:
         line |= values | {"samples_per_second": self.examples / self.seconds}
         shown = {short: f"{line[name]:.3g}" for name, short in SHOWN.items() if name in line}
         self.bar.set_postfix(shown, refresh=False)
-        self.write(step, line)
+        self.log_values(step, line)
         self.seconds, self.examples, self.steps, self.terms = 0.0, 0, 0, torch.zeros_like(self.terms)
 
-    def write(self, step: int, values: dict[str, Any]) -> None:
+    def log_values(self, step: int, values: dict[str, Any]) -> None:
+        """Write a line to the log and to the trackers."""
         if self.accelerator.is_main_process:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"step": step, **values}) + "\n")
         self.accelerator.log(values, step=step)
 
-    def show(self, text: str, say: Callable[[str], None]) -> None:
-        """Says something above the bar."""
+    def log_text(self, text: str) -> None:
+        """Show a line of text above the progress bar."""
         if self.accelerator.is_main_process:
             with self.bar.external_write_mode():
-                say(text)
+                self.log(text)
 
     def close(self) -> None:
         self.bar.close()
 
 
 def _lines_up_to(path: Path, step: int) -> list[str]:
-    """The whole lines of a log about the steps up to this one."""
+    """Return the complete lines of a log for the steps up to this one."""
     if step == 0 or not path.exists():
         return []
     lines = [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]

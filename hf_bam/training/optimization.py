@@ -1,4 +1,4 @@
-"""AdamW for a patched model, and the course of its learning rate."""
+"""AdamW for a patched model, and the schedule of its learning rate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ FUSED = frozenset({"cpu", "cuda", "mps", "xpu"})
 
 
 def parameter_groups(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
-    """Trainable parameters by learning rate and decay: biases and norms, which have one dimension, are not decayed."""
+    """Return the trainable parameters by learning rate and decay.
+
+    Biases and norms, which have one dimension, are not decayed.
+    """
     groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -26,12 +29,12 @@ def parameter_groups(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
             groups.setdefault(key, []).append(parameter)
     if not groups:
         raise ValueError("The model has no parameter that requires a gradient; there is nothing to train.")
-    prior_lr = recipe.learning_rate if recipe.prior_learning_rate is None else recipe.prior_learning_rate
+    rates = {False: recipe.learning_rate, True: recipe.prior_learning_rate or recipe.learning_rate}
     return [
         {
             "params": parameters,
-            "lr": prior_lr if prior else recipe.learning_rate,
-            "initial_lr": prior_lr if prior else recipe.learning_rate,
+            "lr": rates[prior],
+            "initial_lr": rates[prior],
             "weight_decay": recipe.weight_decay if decays else 0.0,
         }
         for (prior, decays), parameters in sorted(groups.items())
@@ -39,25 +42,26 @@ def parameter_groups(model: nn.Module, recipe: Recipe) -> list[dict[str, Any]]:
 
 
 def make_optimizer(model: nn.Module, recipe: Recipe) -> AdamW:
+    """Return AdamW, fused where torch has it."""
     groups = parameter_groups(model, recipe)
     tensors: list[torch.Tensor] = [parameter for group in groups for parameter in group["params"]]
     return AdamW(groups, fused=all(tensor.device.type in FUSED for tensor in tensors))
 
 
 def warmup_steps(recipe: Recipe, total: int) -> int:
-    """Steps of warm-up: as many as the recipe says, or the share that it says."""
+    """Return the number of warmup steps, which the recipe gives as a number or as a fraction of all steps."""
     steps = recipe.warmup_steps if recipe.warmup_steps >= 1 else recipe.warmup_steps * total
     return min(math.ceil(steps), total)
 
 
-def rate(step: int, warmup: int, total: int) -> float:
-    """The learning rate of a step (from 0) as a share of the highest: it rises for `warmup` steps and falls to 0."""
+def learning_rate_factor(step: int, warmup: int, total: int) -> float:
+    """Return the learning rate of a step (from 0) relative to its peak: linear warmup, then linear decay to 0."""
     if step < warmup:
         return (step + 1) / warmup
     return (total - step) / max(1, total - warmup)
 
 
-def set_rate(optimizer: Optimizer, share: float) -> None:
-    """A function of the step alone, so there is no scheduler whose state would have to be saved."""
+def set_learning_rate(optimizer: Optimizer, factor: float) -> None:
+    """Multiply the peak learning rates; the factor depends on the step alone, so no scheduler has to be saved."""
     for group in optimizer.param_groups:
-        group["lr"] = group["initial_lr"] * share
+        group["lr"] = group["initial_lr"] * factor

@@ -1,4 +1,4 @@
-"""What a run leaves behind for others: model, card and report; and how they get to the Hub."""
+"""Model, model card and report of a run, and their upload to the Hub."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from .. import is_patched, push_to_hub
 from ..evaluation import tables
 from ..integrations.cards import model_card
-from ..tasks.translation import SCRATCH
+from ..tasks.base import Task
 from .building import PACKAGED
 from .results import Result
 from .settings import Job
 from .uncertainty import Uncertainty
 
-UNNAMED = frozenset({*PACKAGED, SCRATCH})
-"""Models that have no name on the Hub."""
-
 
 def write_reports(findings: Mapping[str, Uncertainty], folder: Path) -> list[Path]:
-    """A page for every set of a classification; none where matplotlib is not installed."""
+    """Write a report for every classification set; none if matplotlib is not installed."""
     try:
         from ..evaluation.report import report
     except ImportError:
@@ -35,22 +32,23 @@ def write_reports(findings: Mapping[str, Uncertainty], folder: Path) -> list[Pat
 
 
 def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """The model and its tokenizer, as `from_pretrained` takes them."""
+    """Save the model and its tokenizer for `from_pretrained`."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
-def card(result: Result, model: PreTrainedModel, job: Job, repo_id: str | None) -> str | None:
-    """The text of the model card; plain models have none of ours."""
+def card(result: Result, model: PreTrainedModel, job: Job, task: Task, repo_id: str | None) -> str | None:
+    """Return the text of the model card; None for plain models."""
     if not is_patched(model):
         return None
     parts = [f"### {name}\n\n{tables.as_markdown(table)}" for name, table in result.uncertainty.items()]
     scores = {f"{name} {score}": value for name, own in result.scores.items() for score, value in own.items()}
     named = {name: value for name, value in job.to_dict().items() if name not in ("bam", "data_dir", "options")}
+    unnamed = job.model_name_or_path in PACKAGED or task.new_config(job.model_name_or_path) is not None
     text = model_card(
         model,
         repo_id=repo_id,
-        base_model=None if job.model_name_or_path in UNNAMED else job.model_name_or_path,
+        base_model=None if unnamed else job.model_name_or_path,
         metrics=scores,
         dataset=result.name,
         report="\n".join(["## Uncertainty\n", *parts]) if parts else None,
@@ -60,7 +58,7 @@ def card(result: Result, model: PreTrainedModel, job: Job, repo_id: str | None) 
 
 
 def push(model: Any, tokenizer: PreTrainedTokenizerBase, repo_id: str, text: str | None) -> str:
-    """Uploads the model, its tokenizer and its card, and says where they are."""
+    """Upload the model, its tokenizer and its card, and return their address."""
     if is_patched(model):
         return push_to_hub(model, repo_id, tokenizer=tokenizer, card=text)
     tokenizer.push_to_hub(repo_id)

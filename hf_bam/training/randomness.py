@@ -1,4 +1,4 @@
-"""The random numbers of a run: where they start, and how they are put back."""
+"""Random number generators of a run: seeds, and states that can be saved and restored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 
 def seed_all(seed: int, process: int = 0) -> None:
-    """Seeds Python, numpy and torch; every process draws numbers of its own."""
+    """Seed Python, numpy and torch, differently in each process."""
     own = int(np.random.SeedSequence((seed, process)).generate_state(1)[0])
     random.seed(own)
     np.random.seed(own)  # noqa: NPY002  (the generator that libraries use)
@@ -20,7 +20,7 @@ def seed_all(seed: int, process: int = 0) -> None:
 
 
 def random_state() -> dict[str, Any]:
-    """The states of all generators of this process, as values that JSON can hold."""
+    """Return the states of all generators of this process, as values that JSON can hold."""
     version, numbers, following = random.getstate()
     name, keys, *rest = np.random.get_state()  # noqa: NPY002
     return {
@@ -32,7 +32,7 @@ def random_state() -> dict[str, Any]:
 
 
 def restore(state: dict[str, Any]) -> None:
-    """The inverse of `random_state`."""
+    """Set the generators to the result of `random_state`."""
     version, numbers, following = state["python"]
     random.setstate((version, tuple(numbers), following))
     name, keys, *rest = state["numpy"]
@@ -43,8 +43,8 @@ def restore(state: dict[str, Any]) -> None:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Whatever draws random numbers in here, training goes on with those that it would have drawn."""
+def preserved() -> Iterator[None]:
+    """Restore the generators at the end of the block, so that random numbers in it do not change training."""
     state = random_state()
     try:
         yield

@@ -113,10 +113,16 @@ def epochs_or_steps(changes: Mapping[str, Any]) -> dict[str, Any]:
     return changes
 
 
+def bam_summary(config: BamConfig) -> str:
+    """Return the family and the settings that differ from their defaults, in short."""
+    usual = BamConfig(family=config.family).to_dict()
+    changed = [f"{name}={value}" for name, value in config.to_dict().items() if value != usual[name]]
+    return f"BAM ({', '.join([config.family, *changed])})"
+
+
 def bam_config(values: Any) -> BamConfig:
     """Return settings from a mapping of fields, on top of the preset that it may name."""
     if not isinstance(values, Mapping):
         raise ValueError(f"Recipe.bam={values!r} is not valid; it must be a BamConfig or a mapping of its fields.")
     rest = {name: value for name, value in values.items() if name != "preset"}
-    base = BamConfig.preset(values["preset"]) if values.get("preset") is not None else BamConfig()
-    return base.replace(**rest)
+    return (BamConfig() if values.get("preset") is None else BamConfig.preset(values["preset"])).replace(**rest)

@@ -1,4 +1,4 @@
-"""What comes out of a run, and what several runs have in common."""
+"""Results of a run, and a summary of several runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILE = "results.json"
 
 @dataclass
 class Trained:
-    """What a run worked with; the doubt is by set."""
+    """Objects of a finished run: model, tokenizer, data, and uncertainty by set."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
@@ -32,14 +32,14 @@ class Trained:
 
 @dataclass
 class Result:
-    """What came out of a run.
+    """Results of a run.
 
     Attributes:
-        name: of the task.
-        scores: with mean attention, by set.
-        uncertainty: for each set a table with a row for each method.
-        about: rows, steps, the best of them, seconds, the settings and the fingerprints of the data.
-        trained: not there when the run was done before, or when it is one of many.
+        name: name of the task.
+        scores: by set, with mean attention.
+        uncertainty: by set, a table with a row for each method.
+        about: rows, steps, the best step, seconds, settings and fingerprints of the data.
+        trained: None if the run was finished earlier, or if it is one of several.
     """
 
     name: str
@@ -50,11 +50,13 @@ class Result:
     trained: Trained | None = field(default=None, repr=False)
 
     def write(self) -> Path:
+        """Write results.json."""
         content = {"task": self.name, "scores": self.scores, "uncertainty": self.uncertainty, **self.about}
         return write_json(self.folder / FILE, content)
 
     @classmethod
     def read(cls, folder: Path) -> Result:
+        """Return the results of a folder; raise `ValueError` if the file holds something else."""
         try:
             content = json.loads((folder / FILE).read_text(encoding="utf-8"))
             content = present_names(content, RESULTS)
@@ -64,12 +66,12 @@ class Result:
 
 
 def score_rows(scores: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
-    """A row for each set."""
+    """Return a table with a row for each set."""
     return [{"set": part, **values} for part, values in scores.items()]
 
 
 def summary(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Mean and standard deviation over the runs of each task, for every set and score."""
+    """Return mean and standard deviation over the runs of each task, for every set and score."""
     values: dict[tuple[str, str, str], list[float]] = {}
     for result in results:
         for part, scores in result.scores.items():

@@ -1,9 +1,9 @@
-"""One run, from rows to a trained model with its scores and its doubt; and several of them."""
+"""A run, from the data to a trained model with its scores and its uncertainty; and several runs."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,20 +15,22 @@ from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..evaluation import tables
+from ..evaluation.comparison import Predicted
 from ..tasks.base import Data, Task
 from . import publishing, randomness
 from .batching import padding
 from .building import build
 from .checkpoints import Checkpoints
 from .evaluation import BestModelTracker, Evaluator, holdout_split, subsample
+from .files import write_json
 from .folder import Folder, on_main
 from .identity import check_same, comparable, fingerprint
+from .logger import Log
 from .loop import Loop, make_accelerator
-from .results import Result, Trained, score_rows, summary, write_json
+from .recipe import bam_summary
+from .results import Result, Trained, score_rows, summary
 from .settings import Job
 from .uncertainty import Uncertainty, measure_uncertainty
-
-Say = Callable[[str], None]
 
 
 def run(
@@ -40,25 +42,25 @@ def run(
     report: bool = True,
     report_to: Sequence[str] = (),
     hub_model_id: str | None = None,
-    say: Say = print,
+    log: Log = print,
 ) -> Result:
-    """Loads, trains, evaluates and saves; everything goes into the folder `output`.
+    """Load the data, train, evaluate and save; all files go to the folder `output`.
 
     Args:
-        resume: go on from the newest checkpoint in the folder; a run that is done is not done again. The settings and
-            the data have to be those of the run that is there.
-        overwrite_output_dir: remove the run that is in the folder, done or not. Without this a folder that holds a
-            run is an error, unless it is to be resumed.
-        report: write a page about the doubt, for classification, where matplotlib is installed.
-        report_to: trackers that Accelerate knows, "tensorboard" for instance.
-        hub_model_id: a repository of the Hub to push the model to.
-        say: gets what people may want to read.
+        resume: resume from the last checkpoint in the folder; the results of a finished run are read. Settings and
+            data must be those of the earlier run.
+        overwrite_output_dir: remove the run in the folder, finished or not. Without this and without `resume`, a
+            folder that holds a run is an error.
+        report: write an uncertainty report, for classification and if matplotlib is installed.
+        report_to: trackers of Accelerate, such as "tensorboard".
+        hub_model_id: repository on the Hub to push the model to.
+        log: takes lines of text about the run.
     """
-    return Run(job, Path(output), report_to, say).go(resume, report, hub_model_id, overwrite_output_dir)
+    return Run(job, Path(output), report_to, log).go(resume, report, hub_model_id, overwrite_output_dir)
 
 
-def run_all(jobs: Sequence[Job], output: Path | str, *, say: Say = print, **options: Any) -> list[Result]:
-    """Several runs, each in a folder of its own, and a table of means and standard deviations over seeds.
+def run_all(jobs: Sequence[Job], output: Path | str, *, log: Log = print, **options: Any) -> list[Result]:
+    """Run several jobs, each in a folder of its own, and summarise them by means and standard deviations over seeds.
 
     Args:
         options: as for `run`.
@@ -67,23 +69,23 @@ def run_all(jobs: Sequence[Job], output: Path | str, *, say: Say = print, **opti
     folders = [Path(output, job.make_task().name, f"seed-{job.seed}") for job in jobs]
     for folder in folders:
         if folders.count(folder) > 1:
-            raise ValueError(f"{folder} would hold two runs; name every task and every seed once.")
+            raise ValueError(f"{folder} would hold two runs; give every task and every seed once.")
     if main and (options.get("resume") or options.get("overwrite_output_dir")):
-        file.unlink(missing_ok=True)  # it is about runs that may not be there any more
+        file.unlink(missing_ok=True)  # it may describe runs that no longer exist
     for job, folder in zip(jobs, folders, strict=True):
         if main:
-            say(f"\n{folder}")
-        results.append(replace(run(job, folder, say=say, **options), trained=None))  # one model in memory at a time
+            log(f"\n{folder}")
+        results.append(replace(run(job, folder, log=log, **options), trained=None))  # one model in memory at a time
     if main:
         rows = summary(results)
-        say(f"\n{tables.as_text(rows)}\n\nWritten: {write_json(file, rows)}")
+        log(f"\n{tables.as_text(rows)}\n\nWritten: {write_json(file, rows)}")
     return results
 
 
 class Run:
     """A run in progress; the arguments are those of `run`."""
 
-    def __init__(self, job: Job, folder: Path, report_to: Sequence[str], say: Say) -> None:
+    def __init__(self, job: Job, folder: Path, report_to: Sequence[str], log: Log) -> None:
         for name in set(report_to) - {str(tracker) for tracker in get_available_trackers()}:
             raise ValueError(f"report_to={name!r} is not possible: there is no such tracker, or it is not installed.")
         self.job, self.recipe, self.folder = job, job.recipe, folder
@@ -91,10 +93,11 @@ class Run:
             job.recipe, log_with=list(report_to) or None, project_dir=folder
         )
         self.main: bool = self.accelerator.is_main_process
-        self.say: Say = say if self.main else lambda text: None
+        self.log: Log = log if self.main else lambda text: None
         self.task: Task = job.make_task()
 
     def go(self, resume: bool, report: bool, hub_model_id: str | None, overwrite: bool = False) -> Result:
+        """Lock the folder, and finetune or return the results of a finished run."""
         with Folder(self.folder).locked():
             done = Folder(self.folder).is_done(self.job, resume, overwrite)
             data = self.load()
@@ -105,7 +108,7 @@ class Run:
             return self.done() if done else self.finetune(data, resume, overwrite, report, hub_model_id)
 
     def finetune(self, data: Data, resume: bool, overwrite: bool, report: bool, hub_model_id: str | None) -> Result:
-        """Trains, evaluates and saves."""
+        """Train, evaluate and save."""
         randomness.seed_all(self.job.seed)  # the same initial weights in every process
         model, tokenizer = build(self.job, self.task, data)
         self.evaluator = Evaluator(self.task, tokenizer, self.recipe, self.accelerator)
@@ -125,19 +128,21 @@ class Run:
         return result
 
     def done(self) -> Result:
-        """The results of an earlier run with the same settings and data."""
+        """Return the results of an earlier run with the same settings and data."""
         result = Result.read(self.folder)
         if "data" in result.about:  # earlier versions did not write it
             check_same(self.folder, {"data": result.about["data"]}, {"data": self.identity["data"]})
         if self.main:
-            Checkpoints(self.folder / "checkpoints").clear()  # a kill just after the results has left them
-        self.say(f"{self.folder} is done already.")
+            Checkpoints(
+                self.folder / "checkpoints"
+            ).clear()  # left by a run that was killed just after it wrote the results
+        self.log(f"{self.folder} is already finished.")
         return result
 
     def load(self) -> Data:
-        """The rows of all sets, or some of each."""
+        """Return the rows of all sets, subsampled as the job wants."""
         folder, loaded = None if self.job.data_dir is None else Path(self.job.data_dir), list[Data]()
-        on_main(lambda: loaded.append(self.task.load(folder)))  # it downloads, and the others find the files
+        on_main(lambda: loaded.append(self.task.load(folder)))  # only one process downloads
         data = loaded[0] if loaded else self.task.load(folder)
         limit = self.job.eval_limit or self.job.limit
         data.train = subsample(data.train, self.job.limit)
@@ -147,19 +152,18 @@ class Run:
             data.evaluation = {"holdout": held_out, **data.evaluation}
         data.test = {name: subsample(rows, limit) for name, rows in data.test.items()}
         self.rows = {name: len(rows) for name, rows in data.sets.items()}
-        self.say(f"{self.task.name}: " + ", ".join(f"{number} rows in {name}" for name, number in self.rows.items()))
+        self.log(f"{self.task.name}: " + ", ".join(f"{number} rows in {name}" for name, number in self.rows.items()))
         return data
 
     def train(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: Data, resume: bool, overwrite: bool
     ) -> dict[str, Any]:
-        """Trains in place; says how long it took and where it ended."""
-        features = self.task.encode(data.train, tokenizer, self.recipe.max_length, training=True)
+        """Train in place; return the number of steps, the best step and the time."""
+        features = self.task.encode(data.train, tokenizer, self.recipe.max_length)
         held_out = subsample(next(iter(data.evaluation.values())), self.recipe.eval_rows)
-        encoded = self.evaluator.encode(held_out)
 
         def scores(model: PreTrainedModel) -> dict[str, float]:
-            return self.evaluator.scores(model, held_out, encoded)
+            return self.evaluator.scores(model, held_out)
 
         fixed = ("task_name", "options", "model_name_or_path", "attention", "lora", "limit", "eval_limit", "holdout")
         loop = Loop(
@@ -172,9 +176,9 @@ class Run:
             best_model=BestModelTracker(scores, self.task.metric, self.task.greater_is_better),
             seed=self.job.seed,
             about={name: self.job.to_dict()[name] for name in fixed} | {"data": self.identity["data"]},
-            say=self.say,
+            log=self.log,
         )
-        self.say(self.describe(loop))
+        self.log(self.describe(loop))
         Folder(self.folder).begin(self.job, overwrite)
         self.accelerator.init_trackers("hf_bam", {key: str(value) for key, value in self.job.to_dict().items()})
         start = time.perf_counter()
@@ -183,15 +187,13 @@ class Run:
         return {"rows": self.rows, "steps": state.step, "best": state.best, "seconds": round(seconds, 1)}
 
     def describe(self, loop: Loop) -> str:
-        """The settings that people ask for first, on one line."""
-        job, recipe, bam = self.job, self.recipe, self.recipe.bam
-        noise = f"k={bam.k:g}" if bam.family == "weibull" else f"sigma={bam.sigma:g}"
-        attention = f"BAM ({bam.family} {noise}, prior {bam.prior}, KL x {bam.kl_weight:g})"
+        """Return the main settings on one line."""
+        job, recipe = self.job, self.recipe
         length = padding(loop.batches.lengths, loop.batches.share(0, 0))
         return ", ".join(
             [
                 f"{job.model_name_or_path}{' with LoRA' if job.lora else ''}",
-                attention if job.attention == "bam" else "plain",
+                bam_summary(recipe.bam) if job.attention == "bam" else "plain attention",
                 f"{loop.total} steps of {recipe.batch_size} at lr {recipe.learning_rate:g}"
                 f"{', all of them in the warmup' if loop.warmup >= loop.total else ''}",
                 f"seed {job.seed}",
@@ -200,36 +202,39 @@ class Run:
         )
 
     def scores(self, model: PreTrainedModel, data: Data) -> dict[str, dict[str, float]]:
-        """Scores of all labelled sets, with prediction files of these and of the test sets."""
+        """Return the scores of all labelled sets; write prediction files of these and of the test sets."""
         scores: dict[str, dict[str, float]] = {}
+        self.evaluated: dict[str, Predicted] = {}
         for name, rows in {**data.evaluation, **data.test}.items():
-            predictions = self.evaluator.predict(model, rows)
+            evaluated = self.evaluator.evaluate(model, rows)
+            predictions = [self.task.prediction(result) for result in evaluated.results]
             if name in data.evaluation:
+                self.evaluated[name] = evaluated
                 scores[name] = self.task.score(rows, predictions)
             if self.main:
                 self.task.write(rows, predictions, name, self.folder / "predictions")
-        self.say(f"\n{tables.as_text(score_rows(scores))}")
+        self.log(f"\n{tables.as_text(score_rows(scores))}")
         return scores
 
     def uncertainty(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: Data
     ) -> dict[str, Uncertainty]:
-        """The doubt on every labelled set."""
+        """Measure the uncertainty on every labelled set; the deterministic results are those of the evaluation."""
         found: dict[str, Uncertainty] = {}
         for name, rows in data.evaluation.items() if self.recipe.num_samples else ():
-            found[name] = measure_uncertainty(self.task, model, tokenizer, rows, self.recipe)
-            self.say(f"\nUncertainty on {name}\n{tables.as_text(found[name].table)}")
+            found[name] = measure_uncertainty(self.task, model, tokenizer, rows, self.recipe, self.evaluated[name])
+            self.log(f"\nUncertainty on {name}\n{tables.as_text(found[name].table)}")
         return found
 
     def publish(self, result: Result, trained: Trained, report: bool, hub_model_id: str | None) -> None:
-        """Writes what others may use, the results last: they say that the run is done."""
+        """Write report, model and card, and last the results, which mark the run as finished."""
         pages = publishing.write_reports(trained.uncertainty, self.folder / "report") if report else []
         publishing.save_model(trained.model, trained.tokenizer, self.folder / "model")
-        card = publishing.card(result, trained.model, self.job, hub_model_id)
+        card = publishing.card(result, trained.model, self.job, self.task, hub_model_id)
         if card is not None:
             (self.folder / "model" / "README.md").write_text(card, encoding="utf-8")
         if hub_model_id is not None:
-            self.say(f"\nPushed to {publishing.push(trained.model, trained.tokenizer, hub_model_id, card)}")
+            self.log(f"\nPushed to {publishing.push(trained.model, trained.tokenizer, hub_model_id, card)}")
         written = [result.write(), self.folder / "model", *pages]
         Checkpoints(self.folder / "checkpoints").clear()
-        self.say("\nWritten: " + ", ".join(map(str, written)))
+        self.log("\nWritten: " + ", ".join(map(str, written)))

@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module, resources
 from typing import Any
 
-from ..config import BamConfig
+from ..config import BamConfig, for_family
 from ..fields import check_fields, describe, is_number, setting, type_name
 from ..tasks import TASKS, get_task
 from ..tasks import __name__ as tasks_package
@@ -87,14 +87,17 @@ def resolve(*layers: Values) -> Job:
 def merge(*layers: Values) -> dict[str, Any]:
     """Return one mapping of several, in which `num_train_epochs` and `max_steps` replace each other.
 
-    `bam` and `options` are merged field by field; a preset replaces all earlier fields of `bam`.
+    `bam` and `options` are merged field by field. In `bam` a preset replaces all earlier fields, and another family
+    those that it does not have.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
         for name, value in epochs_or_steps(layer).items():
             if name in ("bam", "options"):
-                value = _mapping(name, value)
-                value = value if value.get("preset") else {**merged.get(name, {}), **value}
+                value, earlier = _mapping(name, value), merged.get(name, {})
+                if name == "bam" and "family" in value:
+                    earlier = for_family(value["family"], earlier)
+                value = value if value.get("preset") else {**earlier, **value}
             merged[name] = value
     if merged.get("max_steps") is not None:
         merged.pop("num_train_epochs", None)
@@ -129,10 +132,16 @@ def task_class(name: str) -> type[Task]:
     return factory
 
 
+def fixed_fields(name: str) -> dict[str, Any]:
+    """Return the fields of a task that its entry in the registry sets; entries with such fields form a benchmark."""
+    fixed: dict[str, Any] = getattr(TASKS.get(name), "keywords", {})
+    return fixed
+
+
 def task_fields(name: str) -> list[dataclasses.Field[Any]]:
     """Return the options of a task: the fields that its entry in the registry leaves open."""
-    fixed = getattr(TASKS.get(name), "keywords", {})
-    return [item for item in dataclasses.fields(task_class(name)) if item.name not in fixed]  # type: ignore[arg-type]
+    fields = dataclasses.fields(task_class(name))  # type: ignore[arg-type]
+    return [item for item in fields if item.name not in fixed_fields(name)]
 
 
 def checked_options(name: str, options: Values) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a run has to remember to go on as if it had never stopped."""
+"""State of a training run, which its checkpoints save and restore."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from .checkpoints import Checkpoint, Checkpoints, Tensors
 from .identity import check_same
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
-"""Entries of AdamW's state that have the shape of their parameter; its count of steps is a single number."""
-WAY_OUT = "Resume with the model and the settings of that run, or begin anew: overwrite_output_dir, another folder."
+"""Entries of AdamW's state that have the shape of their parameter; its number of steps is a scalar."""
+WAY_OUT = "Resume with the model and the settings of that run, or start again: overwrite_output_dir, another folder."
 
 
 @dataclass
 class State:
-    """Where training is. Epoch, place in it and learning rate follow from the step.
+    """Progress of training. Epoch, position in the epoch and learning rate follow from the step.
 
     Attributes:
-        step: optimizer steps done.
+        step: number of optimizer steps made.
         best: the best evaluation so far: its "step", "score" and "scores".
-        waited: evaluations since then.
-        stopped: whether training ended early.
+        waited: number of evaluations since then.
+        stopped: whether training stopped early.
     """
 
     step: int = 0
@@ -41,12 +41,12 @@ class State:
 
 @dataclass
 class CheckpointManager:
-    """Saves and restores a run: weights, optimizer, random states of all processes, and where training is.
+    """Saving and restoring of a run: weights, optimizer, random states of all processes, and progress.
 
     The step of the annealing is a buffer of the model.
 
     Attributes:
-        about: what has to be the same in a run that goes on.
+        about: values that a resumed run must share with the interrupted one.
     """
 
     checkpoints: Checkpoints
@@ -57,7 +57,7 @@ class CheckpointManager:
     state: State = field(default_factory=State)
 
     def save(self) -> None:
-        """Writes a checkpoint; every process has to call it, the first one writes."""
+        """Write a checkpoint. Every process has to call this; the main process writes."""
         randoms = gather_object([randomness.random_state()])
         if self.accelerator.is_main_process:
             scaler = self.accelerator.scaler
@@ -67,24 +67,24 @@ class CheckpointManager:
                 "random": randoms,
                 "scaler": scaler.state_dict() if scaler else None,
             }
-            tensors = {"model": model_tensors(self._bare()), "optimizer": optimizer_tensors(self.optimizer)}
+            tensors = {"model": model_tensors(self._unwrapped()), "optimizer": optimizer_tensors(self.optimizer)}
             values["idle"] = idle_parameters(self.optimizer)
             self.checkpoints.save(self.state.step, tensors, values)
         self.accelerator.wait_for_everyone()
 
     def resume(self) -> bool:
-        """Goes back to the newest whole checkpoint, if there is one; all of it is checked before anything changes."""
-        checkpoint = self.checkpoints.newest()
+        """Load the last complete checkpoint and return whether there is one; check all of it before loading."""
+        checkpoint = self.checkpoints.last()
         if checkpoint is None:
             return False
         values = checkpoint.values()
         self._check(checkpoint, values)
         state = State(**{item.name: values[item.name] for item in fields(State)})
         self._best_weights(state)
-        weights = fitting_weights(self._bare(), checkpoint)
+        weights = fitting_weights(self._unwrapped(), checkpoint)
         moments = fitting_moments(self.optimizer, checkpoint, values.get("idle"))
         self.state, scaler, randoms = state, values["scaler"], values["random"]
-        load_model(self._bare(), weights)
+        load_model(self._unwrapped(), weights)
         load_optimizer(self.optimizer, moments)
         if scaler is not None:
             self.accelerator.scaler.load_state_dict(scaler)
@@ -92,37 +92,37 @@ class CheckpointManager:
         return True
 
     def load_best(self) -> None:
-        """Puts the weights of the best evaluation into the model."""
+        """Load the weights of the best evaluation into the model."""
         if self.state.best is None or self.state.best["step"] == self.state.step:
             return
-        load_model(self._bare(), self._best_weights(self.state))
+        load_model(self._unwrapped(), self._best_weights(self.state))
 
-    def _bare(self) -> nn.Module:
+    def _unwrapped(self) -> nn.Module:
         return self.accelerator.unwrap_model(self.model)
 
     def _check(self, checkpoint: Checkpoint, values: dict[str, Any]) -> None:
         for name in ("about", "random", "scaler", *(item.name for item in fields(State))):
             if name not in values:
                 raise ValueError(f"{checkpoint.folder}: state.json has no {name!r}. {WAY_OUT}")
-        # Checkpoints of earlier versions say nothing of these.
-        unsaid: dict[str, Any] = {name: self.about[name] for name in ("data", "frozen") if name in self.about}
-        check_same(checkpoint.folder, {**unsaid, **values["about"]}, self.about)
+        # Checkpoints of earlier versions do not contain these.
+        missing: dict[str, Any] = {name: self.about[name] for name in ("data", "frozen") if name in self.about}
+        check_same(checkpoint.folder, {**missing, **values["about"]}, self.about)
         if values["step"] != checkpoint.step:
-            raise ValueError(f"{checkpoint.folder} holds step {values['step']}, not the one of its name. {WAY_OUT}")
+            raise ValueError(f"{checkpoint.folder} holds step {values['step']}, not the step in its name. {WAY_OUT}")
 
     def _best_weights(self, state: State) -> Tensors:
-        """Weights of the best evaluation, of this run and whole; none where there was no evaluation yet."""
+        """Return the weights of the best evaluation of this run; none if there was no evaluation yet."""
         if state.best is None:
             return {}
         best = self.checkpoints.at(state.best["step"])
-        if not best.is_whole():
+        if not best.is_complete():
             raise ValueError(f"{best.folder}, the best checkpoint, is damaged or missing. {WAY_OUT}")
         self._check(best, best.values())
-        return fitting_weights(self._bare(), best)
+        return fitting_weights(self._unwrapped(), best)
 
 
 def model_tensors(model: nn.Module) -> Tensors:
-    """What training changes: the parameters that require a gradient, and the buffers."""
+    """Return the tensors that training changes: parameters that require a gradient, and buffers."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     state = model.state_dict()
@@ -130,7 +130,7 @@ def model_tensors(model: nn.Module) -> Tensors:
 
 
 def fitting_weights(model: nn.Module, checkpoint: Checkpoint) -> Tensors:
-    """The weights of a checkpoint, which have to be those of the model in name, shape and type."""
+    """Return the weights of a checkpoint; raise `ValueError` if names, shapes or types differ from the model."""
     tensors, own, file = checkpoint.tensors("model"), model_tensors(model), checkpoint.file("model")
     check_names(file, tensors, own)
     for name, tensor in tensors.items():
@@ -139,7 +139,7 @@ def fitting_weights(model: nn.Module, checkpoint: Checkpoint) -> Tensors:
 
 
 def load_model(model: nn.Module, tensors: Tensors) -> None:
-    """Puts weights that fit into the model."""
+    """Copy weights into the model."""
     state = model.state_dict()
     with torch.no_grad():
         for name, tensor in tensors.items():
@@ -147,27 +147,27 @@ def load_model(model: nn.Module, tensors: Tensors) -> None:
 
 
 def optimizer_tensors(optimizer: Optimizer) -> Tensors:
-    """The state of every parameter, named `<number of the parameter>.<entry>`."""
+    """Return the state of every parameter, named `<number of the parameter>.<entry>`."""
     entries = optimizer.state_dict()["state"].items()
     return {f"{number}.{name}": tensor for number, values in entries for name, tensor in values.items()}
 
 
 def idle_parameters(optimizer: Optimizer) -> list[int]:
-    """Numbers of the parameters without a state: they never had a gradient."""
+    """Return the numbers of the parameters without a state, which never had a gradient."""
     known = optimizer.state_dict()["state"].keys()
     return [number for number in range(len(parameters(optimizer))) if number not in known]
 
 
 def parameters(optimizer: Optimizer) -> list[Tensor]:
-    """The parameters of all groups, in the order of their numbers."""
+    """Return the parameters of all groups, in the order of their numbers."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def fitting_moments(optimizer: Optimizer, checkpoint: Checkpoint, idle: list[int] | None) -> Tensors:
-    """The optimizer's state of a checkpoint, which has to be that of its parameters in number, shape and type.
+    """Return the optimizer's state of a checkpoint; raise `ValueError` if it does not fit the parameters.
 
     Args:
-        idle: parameters without a state; None: as the checkpoint has it, for earlier versions did not save this.
+        idle: parameters without a state; None: those without one in the checkpoint (earlier versions).
     """
     tensors, own, file = checkpoint.tensors("optimizer"), parameters(optimizer), checkpoint.file("optimizer")
     if idle is None:
@@ -186,7 +186,7 @@ def fitting_moments(optimizer: Optimizer, checkpoint: Checkpoint, idle: list[int
 
 
 def load_optimizer(optimizer: Optimizer, tensors: Tensors) -> None:
-    """The groups are those of the recipe; only what was accumulated is restored."""
+    """Restore the accumulated state; the groups keep the values of the recipe."""
     state: dict[int, Tensors] = {}
     for key, tensor in tensors.items():
         number, name = key.split(".")
@@ -195,7 +195,7 @@ def load_optimizer(optimizer: Optimizer, tensors: Tensors) -> None:
 
 
 def check_names(file: Path, found: Iterable[str], expected: Iterable[str]) -> None:
-    """Raises an error that names some of the tensors that only one side has."""
+    """Raise `ValueError` if names differ; the error gives some of the tensors that only one side has."""
     found, expected = set(found), set(expected)
     for names, words in ((expected - found, "has no"), (found - expected, "has more than this run:")):
         if names:
@@ -203,6 +203,7 @@ def check_names(file: Path, found: Iterable[str], expected: Iterable[str]) -> No
 
 
 def check_form(file: Path, name: str, tensor: Tensor, shape: torch.Size, dtype: torch.dtype) -> None:
+    """Raise `ValueError` if a tensor has another shape or type."""
     if (tensor.shape, tensor.dtype) != (shape, dtype):
         raise ValueError(
             f"{file} does not fit: {name} is {tensor.dtype} of shape {tuple(tensor.shape)}, and this run has {dtype} "

@@ -26,10 +26,11 @@ RATES = Recipe(dropout=0.3, classifier_dropout=0.2)
 )
 def test_dropout_has_many_names(config, layers, classifier, tmp_path):
     config().save_pretrained(tmp_path)
-    found = model_settings(str(tmp_path), RATES)
+    task = get_task("translation")
+    found = model_settings(task, str(tmp_path), RATES)
     assert found.pop("ignore_mismatched_sizes")
     assert found == {**dict.fromkeys(layers, 0.3), **dict.fromkeys(classifier, 0.2)}
-    assert model_settings(str(tmp_path), Recipe()) == {"ignore_mismatched_sizes": True}
+    assert model_settings(task, str(tmp_path), Recipe()) == {"ignore_mismatched_sizes": True}
 
 
 def rows():

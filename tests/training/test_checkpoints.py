@@ -25,9 +25,9 @@ def steps(checkpoints):
 
 
 def test_what_was_saved(checkpoints):
-    assert checkpoints.newest() is None
+    assert checkpoints.last() is None
     save(checkpoints, 3)
-    newest = checkpoints.newest()
+    newest = checkpoints.last()
     assert newest.step == 3
     assert newest.values()["step"] == 3
     assert torch.equal(newest.tensors("model")["weight"], torch.full((4,), 3.0))
@@ -53,9 +53,9 @@ def test_a_torn_one_is_passed_over(checkpoints, file, damage):
         path.unlink()
     else:
         path.write_bytes(content[:-3] if damage == "cut" else content[:-3] + b"???")
-    assert checkpoints.newest().step == 1
+    assert checkpoints.last().step == 1
     save(checkpoints, 2)
-    assert checkpoints.newest().step == 2
+    assert checkpoints.last().step == 2
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "state.json"])
@@ -67,7 +67,7 @@ def test_a_torn_one_does_not_count_as_one_that_is_kept(checkpoints, file):
         (save(checkpoints, step).folder / file).unlink()
     shutil.copytree(checkpoints.at(6).folder, checkpoints.at(4).folder)
     save(checkpoints, 3)
-    assert checkpoints.newest().step == 3
+    assert checkpoints.last().step == 3
     assert steps(checkpoints)[-1] == 3
 
 
@@ -78,7 +78,7 @@ def test_a_write_that_was_interrupted(checkpoints, monkeypatch):
         patched.setattr("pathlib.Path.rename", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             save(checkpoints, 2)
-    assert checkpoints.newest().step == 1
+    assert checkpoints.last().step == 1
     save(checkpoints, 2)
     assert steps(checkpoints) == [1, 2]
     assert len(list(checkpoints.folder.iterdir())) == 2

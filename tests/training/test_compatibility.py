@@ -125,7 +125,7 @@ def test_a_run_that_is_done(start, capsys):
     path.write_text(json.dumps(found))
     capsys.readouterr()
     assert start(*BAYESIAN, "--resume") == 0
-    assert "is done already" in capsys.readouterr().out
+    assert "is already finished" in capsys.readouterr().out
     assert start(*BAYESIAN, "--resume", "--samples", "2") == 2
     assert "was made with num_samples=0, and this run has 2" in capsys.readouterr().err
 
@@ -145,7 +145,7 @@ def test_results_without_settings(start, capsys):
     os.utime(results, (0, 0))
     capsys.readouterr()
     assert start("--resume") == 2
-    assert "does not say with what settings it was made" in capsys.readouterr().err
+    assert "does not contain the settings of its run" in capsys.readouterr().err
 
 
 def test_checkpoints_without_fingerprints(start, kill):

@@ -90,7 +90,7 @@ def test_noise(folder):
     one, other = read(folder / "noisy.pt")
     assert same(one, other)
     assert one["bam_step"].item() == 6
-    randoms = Checkpoints(folder / "noisy" / "checkpoints").newest().values()["random"]
+    randoms = Checkpoints(folder / "noisy" / "checkpoints").last().values()["random"]
     assert randoms[0]["torch"] != randoms[1]["torch"]
 
 
@@ -104,6 +104,6 @@ def test_a_whole_run(folder):
     run = folder / "custom" / "seed-1"
     found = results(run)
     assert found["scores"]["validation"]["accuracy"] > 0.9
-    assert [row["method"] for row in found["uncertainty"]["validation"]][1] == "BAM, 2 draws"
+    assert [row["method"] for row in found["uncertainty"]["validation"]][1] == "BAM, 2 samples"
     lines = (run / "predictions" / "custom-validation.tsv").read_text().splitlines()
     assert [line.split("\t")[0] for line in lines[1:]] == [str(i) for i in range(14)]

@@ -54,7 +54,7 @@ def test_a_run_that_is_there_is_neither_removed_nor_done_again_unasked(start, ki
     before = sorted(start.folder.glob("checkpoints/*/*"))
     assert start() == 2
     err = capsys.readouterr().err
-    assert "holds a run that was not finished" in err
+    assert "holds a run that is not finished" in err
     assert "--resume" in err
     assert "--overwrite_output_dir" in err
     assert sorted(start.folder.glob("checkpoints/*/*")) == before != []
@@ -66,7 +66,7 @@ def test_a_run_that_is_there_is_neither_removed_nor_done_again_unasked(start, ki
     assert start("--resume", "--samples", "2") == 2
     assert start("--logging_steps", "1") == 2
     err = capsys.readouterr().err
-    assert "holds a run that is done" in err
+    assert "holds a run that is finished" in err
     assert "--resume" in err
     assert "--overwrite_output_dir" in err
     assert start("--logging_steps", "1", "--overwrite_output_dir") == 0
@@ -78,7 +78,7 @@ def test_a_run_that_failed_before_it_began_leaves_the_old_one(start, capsys):
     assert start("--text_column", "nothing", "--overwrite_output_dir") == 2
     capsys.readouterr()
     assert start("--resume") == 0
-    assert "is done already" in capsys.readouterr().out
+    assert "is already finished" in capsys.readouterr().out
 
 
 def test_a_wrong_command_does_not_take_the_folder(start):
@@ -177,18 +177,18 @@ def test_without_locks_runs_go_on(start, monkeypatch):
 
 def test_several_seeds(custom, tmp_path):
     jobs = parse("custom", [*custom, *FOUR_STEPS, "--attention", "plain", "--seeds", "0", "1"]).jobs
-    run_all(jobs, tmp_path, say=lambda text: None)
+    run_all(jobs, tmp_path, log=lambda text: None)
     summary = (tmp_path / "summary.json").read_text()
-    with pytest.raises(ValueError, match="holds a run that is done"):
-        run_all(jobs, tmp_path, say=lambda text: None)
-    assert len(run_all(jobs, tmp_path, resume=True, say=lambda text: None)) == 2
+    with pytest.raises(ValueError, match="holds a run that is finished"):
+        run_all(jobs, tmp_path, log=lambda text: None)
+    assert len(run_all(jobs, tmp_path, resume=True, log=lambda text: None)) == 2
     assert (tmp_path / "summary.json").read_text() == summary
-    with pytest.raises(ValueError, match=r"seed-0 would hold two runs; name every task and every seed once"):
+    with pytest.raises(ValueError, match=r"seed-0 would hold two runs; give every task and every seed once"):
         run_all([jobs[0], jobs[0]], tmp_path, overwrite_output_dir=True)
 
 
 def test_in_python(custom, tmp_path):
     (job,) = parse("custom", [*custom, *FOUR_STEPS, "--attention", "plain"]).jobs
-    first = run(job, tmp_path, say=lambda text: None)
-    assert run(job, tmp_path, overwrite_output_dir=True, say=lambda text: None).scores == first.scores
-    assert run(job, tmp_path, resume=True, say=lambda text: None).about["data"] == first.about["data"]
+    first = run(job, tmp_path, log=lambda text: None)
+    assert run(job, tmp_path, overwrite_output_dir=True, log=lambda text: None).scores == first.scores
+    assert run(job, tmp_path, resume=True, log=lambda text: None).about["data"] == first.about["data"]

@@ -2,7 +2,13 @@ import pytest
 import torch
 
 from hf_bam.training import Recipe
-from hf_bam.training.optimization import make_optimizer, parameter_groups, rate, set_rate, warmup_steps
+from hf_bam.training.optimization import (
+    learning_rate_factor,
+    make_optimizer,
+    parameter_groups,
+    set_learning_rate,
+    warmup_steps,
+)
 
 from .cases import classifier
 
@@ -37,11 +43,11 @@ def test_nothing_to_train():
 
 
 def test_the_learning_rate_rises_and_falls():
-    shares = [rate(step, 4, 12) for step in range(12)]
+    shares = [learning_rate_factor(step, 4, 12) for step in range(12)]
     assert shares[:4] == [0.25, 0.5, 0.75, 1.0]
     assert shares[4:] == pytest.approx([1 - i / 8 for i in range(8)])
-    assert rate(0, 0, 5) == 1.0
-    assert rate(2, 3, 3) == 1.0
+    assert learning_rate_factor(0, 0, 5) == 1.0
+    assert learning_rate_factor(2, 3, 3) == 1.0
 
 
 def test_warmup_is_a_number_or_a_share():
@@ -53,7 +59,7 @@ def test_warmup_is_a_number_or_a_share():
 
 def test_rates_follow_their_own_highest():
     optimizer = make_optimizer(classifier(), Recipe(learning_rate=1e-4, prior_learning_rate=1e-2))
-    set_rate(optimizer, 0.5)
-    set_rate(optimizer, 0.25)
+    set_learning_rate(optimizer, 0.5)
+    set_learning_rate(optimizer, 0.25)
     assert {group["lr"] for group in optimizer.param_groups} == {0.25e-4, 0.25e-2}
     assert isinstance(optimizer, torch.optim.AdamW)

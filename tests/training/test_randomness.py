@@ -30,8 +30,8 @@ def test_seeds_and_processes_differ():
         assert all(a != b for a, b in zip(draws[one], draws[two], strict=True))
 
 
-def test_undisturbed():
+def test_preserved():
     randomness.seed_all(2)
-    with randomness.undisturbed():
+    with randomness.preserved():
         inside = draw()
     assert draw() == inside

@@ -30,7 +30,9 @@ def test_wrong_values(field, value, words):
 def test_fields_that_do_not_exist():
     with pytest.raises(ValueError, match=r"'lr' is not a field of Recipe; the fields are learning_rate, "):
         Recipe.from_dict({"lr": 1e-4})
-    with pytest.raises(ValueError, match=r"'kay' is not a field of BamConfig"):
+    with pytest.raises(
+        ValueError, match=r"BamConfig has no 'kay' with family='weibull'; the settings of this family are"
+    ):
         Recipe(bam={"kay": 3})
 
 

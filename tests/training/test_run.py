@@ -34,9 +34,9 @@ def test_scores_and_doubt(bayesian):
     assert found["scores"]["validation"]["accuracy"] > 0.9
     assert [row["method"] for row in found["uncertainty"]["validation"]] == [
         "mean attention",
-        "BAM, 3 draws",
+        "BAM, 3 samples",
         "mean attention + temperature",
-        "BAM, 3 draws + temperature",
+        "BAM, 3 samples + temperature",
     ]
     assert found["rows"] == {"train": 44, "validation": 14, "test": 2}
     assert found["steps"] == 24
@@ -66,7 +66,7 @@ def test_files(bayesian):
     assert "predictions/custom-test.tsv" in names
     assert not any(name.startswith("checkpoints") for name in names)
     card = (bayesian / "model" / "README.md").read_text()
-    assert "BAM, 3 draws + temperature" in card
+    assert "BAM, 3 samples + temperature" in card
     assert "validation accuracy" in card
 
 
@@ -83,7 +83,7 @@ def test_a_run_that_is_done_is_not_done_again(bayesian, custom, capsys):
     assert main([*again, "--lr", "1e-3"]) == 2
     assert "was made with learning_rate=0.01, and this run has 0.001" in capsys.readouterr().err
     assert main([*again, "--k", "2"]) == 0
-    assert "is done already" in capsys.readouterr().out
+    assert "is already finished" in capsys.readouterr().out
     assert (bayesian / "results.json").stat().st_mtime_ns == before
 
 

@@ -4,8 +4,8 @@ import pytest
 import yaml
 
 from hf_bam import BamConfig
-from hf_bam.fields import check_fields
 from hf_bam.families.presets import TABLE_9
+from hf_bam.fields import check_fields
 from hf_bam.tasks import TASKS, get_task
 from hf_bam.training import resolve
 from hf_bam.training.files import parse_value, read_yaml, write_yaml
@@ -96,6 +96,25 @@ def test_a_preset_begins_anew():
     assert recipe.bam == BamConfig.preset("bam-lc", sigma=0.5)
 
 
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_another_family_drops_settings_that_it_does_not_have(recipe, tmp_path):
+    """The recipe sets k, in the fast one by itself and in the paper's by a preset; what both families have is kept."""
+    base = {**BASE, "recipe": recipe}
+    assert "k" in resolve(base).recipe.bam.to_dict()
+    job = resolve(base, {"bam": {"d_mid": 7}}, {"bam": {"family": "lognormal", "sigma": 0.5}})
+    changes = {"prior": "contextual", "kl_weight": 1.0} if recipe == "paper" else {}
+    assert job.recipe.bam == BamConfig(family="lognormal", sigma=0.5, d_mid=7, **changes)
+    write_yaml(tmp_path / "config.yaml", job.to_dict())
+    assert resolve(base, read_yaml(tmp_path / "config.yaml")) == job
+
+
+def test_a_setting_of_another_family_in_the_same_layer_is_an_error():
+    with pytest.raises(ValueError, match="BamConfig has no 'k' with family='lognormal'"):
+        resolve(BASE, {"bam": {"family": "lognormal", "k": 2.0}})
+    with pytest.raises(ValueError, match="BamConfig has no 'sigma' with family='weibull'"):
+        resolve({**BASE, "recipe": "fast"}, {"bam": {"sigma": 2.0}})
+
+
 def test_the_file_may_name_the_recipe():
     assert resolve({**BASE, "recipe": "paper"}, {"recipe": "fast"}).recipe.freeze_embeddings
 
@@ -176,7 +195,7 @@ def test_a_task_and_a_model_are_needed():
         ("squad", "null_threshold", float("nan"), "null_threshold=nan is not valid; it must be a number"),
         ("squad", "train_file", False, "train_file=False is not valid; it must be text .* or none"),
         ("translation", "heads", True, "heads=True is not valid; it must be a whole number"),
-        ("sentiment", "domain", None, "domain=None is not valid; it must be text"),
+        ("sentiment", "domain", None, "Sentiment.domain=None is not valid; it must be one of 'movies', "),
     ],
 )
 def test_options_of_the_wrong_type(task, option, value, words):

@@ -124,7 +124,7 @@ def test_values_that_are_missing_or_of_another_step(folder):
     path = folder / "checkpoints" / "step-00000004" / "state.json"
     values = json.loads(path.read_text())
     rewrite(path, json.dumps({**values, "step": 2}).encode())
-    with pytest.raises(ValueError, match="step-00000004 holds step 2, not the one of its name"):
+    with pytest.raises(ValueError, match="step-00000004 holds step 2, not the step in its name"):
         go(folder, resume=True)
     del values["waited"]
     rewrite(path, json.dumps(values).encode())
