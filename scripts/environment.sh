@@ -1,5 +1,5 @@
-# Sourced by the scripts beside it: makes a virtual environment with hf_bam and the extras given, once.
-# The environment is .venv, or what HF_BAM_VENV names.
+# Sourced by other scripts: create a virtual environment with hf_bam and the given extras, once.
+# The environment is .venv, or the folder in HF_BAM_VENV.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -8,7 +8,7 @@ stamp="$venv/hf_bam-$1.$(cat setup.py constraints.txt | cksum | cut -d ' ' -f 1)
 if [ ! -e "$stamp" ]; then
   echo "Installing hf_bam[$1] into $venv ..."
   python3 -m venv "$venv"
-  # torch comes first and by its exact version: as a dependency of the others it would bring several GB of CUDA along.
+  # torch comes first and with its exact version: as a dependency of the others it would install several GB of CUDA.
   "$venv/bin/python" -m pip install --quiet "$(grep '^torch==' constraints.txt)"
   "$venv/bin/python" -m pip install --quiet --constraint constraints.txt --editable ".[$1]"
   touch "$stamp"

@@ -3,7 +3,7 @@
 python scripts/make_language.py data/language
 python scripts/make_language.py data/language --train 10000 --seed 1
 
-What the language is like, and which of its words are ambiguous: hf_bam/tasks/language.py.
+hf_bam/tasks/language.py describes the language and its ambiguous words.
 """
 
 import argparse
@@ -16,9 +16,9 @@ from hf_bam.tasks.parallel import write_folder
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--train", type=int, default=4000, help="sentences to train on")
-    parser.add_argument("--dev", type=int, default=200, help="sentences to choose a model by")
-    parser.add_argument("--test", type=int, default=400, help="sentences to evaluate on")
+    parser.add_argument("--train", type=int, default=4000, help="number of training sentences")
+    parser.add_argument("--dev", type=int, default=200, help="number of sentences that select the best model")
+    parser.add_argument("--test", type=int, default=400, help="number of test sentences")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
 

@@ -1,12 +1,12 @@
 """Finetune on SQuAD 1.1 or 2.0 with Bayesian or plain attention.
 
-python scripts/run_squad.py --version 2.0 --model albert-base-v2 --output out/squad2      # the paper's recipe
-python scripts/run_squad.py --version 1.1 --attention plain                               # the same without BAM
-python scripts/run_squad.py --data_dir squad --train_file train.json --dev_file dev.json  # files of your own
-python scripts/run_squad.py --model minilm --recipe fast --limit 500                      # for a laptop
+python scripts/run_squad.py --version 2.0 --model_name_or_path albert-base-v2 --output_dir out/squad2  # the paper's
+python scripts/run_squad.py --version 1.1 --attention plain                               # plain attention
+python scripts/run_squad.py --data_dir squad --train_file train.json --dev_file dev.json  # your own files
+python scripts/run_squad.py --model_name_or_path minilm --recipe fast --limit 500         # for a laptop
 accelerate launch --num_processes 2 scripts/run_squad.py --version 2.0                    # several processes
 
-`--help` names all options; `hf-bam squad` is the same command, installed.
+`--help` lists all options; `hf-bam squad` is the same command.
 """
 
 import sys

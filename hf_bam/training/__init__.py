@@ -1,4 +1,10 @@
-"""Finetuning on one loop, for all tasks."""
+"""Finetuning of all tasks with one loop.
+
+Settings (`Recipe`, `Job`, recipe files, command lines), the loop with its checkpoints and its log, evaluation and
+uncertainty of the trained model, and the folder of a run live here. This package imports everything below it: tasks,
+integrations, prediction, evaluation, patching and the core; only `cli` imports it. It knows tasks by the methods of
+[`Task`][hf_bam.tasks.base.Task] alone.
+"""
 
 from .evaluation import BestModelTracker
 from .loop import Loop, train

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..config import option_fields as bam_fields
+from ..config import setting_names
+from ..families import FAMILIES
 from ..families.presets import PRESETS
 from ..fields import CHOICES, describe, is_number, type_name
 from ..tasks import TASKS
@@ -187,8 +189,11 @@ def make_parser(command: str, prog: str | None = None) -> argparse.ArgumentParse
     _add(group, "bam.preset", {"choices": PRESETS, "type": str.lower, "metavar": "NAME", "help": text})
     taken = {option for action in parser._actions for option in action.option_strings}
     for cls, item in bam_fields().values():
-        prefix = "bam_" if f"--{item.name}" in taken else ""
-        _add(group, f"bam.{item.name}", keywords(cls, item, default=True), prefix)
+        options = keywords(cls, item, default=True)
+        families = [family for family in FAMILIES if item.name in setting_names(family)]
+        if 0 < len(families) < len(FAMILIES):
+            options["help"] += f" Only for --family {', '.join(families)}."
+        _add(group, f"bam.{item.name}", options, "bam_" if f"--{item.name}" in taken else "")
     return parser
 
 
