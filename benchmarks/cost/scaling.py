@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from hf_bam.prediction.batched import draw
+from hf_bam.prediction import Bam
 
 from .attention import LENGTHS, LONGEST, attention_pass
 from .measure import interleaved
@@ -37,7 +37,7 @@ def by_samples():
     batch = {name: x for name, x in batch_for("BERT-base", 1, 128).items() if name != "labels"}
     seeds = torch.zeros(1, dtype=torch.int64)
     with torch.inference_mode():
-        result = interleaved({str(n): lambda n=n: draw(model, batch, n, 8192, seeds) for n in SAMPLES}, 3)
+        result = interleaved({str(n): lambda n=n: Bam(model).draw(batch, n, seeds) for n in SAMPLES}, 3)
     yield {"by": "samples", **result}
     medians = [result["seconds"][str(n)][1] for n in SAMPLES]
     yield {"by": "samples", "exponent": exponent(SAMPLES, medians)}

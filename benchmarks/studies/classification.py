@@ -39,7 +39,7 @@ def on_held_out_rows(trained, samplers, rows):
 
     @cache
     def compared(name, level):
-        predictor = trained.predictor(samplers[name][level], SAMPLES_FOR_SELECTION)
+        predictor = trained.predictor(samplers[name][level], num_samples=SAMPLES_FOR_SELECTION)
         return hf_bam.compare({name: predictor}, inputs, labels)
 
     found = {}

@@ -28,11 +28,9 @@ class Trained:
     model: Any
     tokenizer: Any
 
-    def predictor(self, sampler, num_samples=None):
-        """Return a predictor that draws as many samples as the recipe says, unless `num_samples` is given."""
-        recipe = self.job.recipe
-        recipe = recipe if num_samples is None else recipe.replace(num_samples=num_samples)
-        return make_predictor(self.task, sampler, self.tokenizer, recipe)
+    def predictor(self, sampler, **options):
+        """Return a predictor with the settings of the task and the recipe; `options` take precedence."""
+        return make_predictor(self.task, sampler, self.tokenizer, self.job.recipe, **options)
 
 
 def methods(model, extra=False):

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 import hf_bam
-from hf_bam.prediction.samplers import dropouts
+from hf_bam.prediction.copies import dropouts
 from hf_bam.training.batching import feature_lengths, sorted_batches
 from hf_bam.training.evaluation import subsample
 

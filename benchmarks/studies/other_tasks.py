@@ -24,7 +24,7 @@ def evaluate(trained, samplers, rows, held_out, ood_inputs, teacher_forcing):
     def loss(sampler):
         if teacher_forcing:
             return metrics.nll(*token_probabilities(trained, sampler, held_out, SAMPLES_FOR_SELECTION))
-        results = trained.predictor(sampler, SAMPLES_FOR_SELECTION)(task.inputs(held_out))
+        results = trained.predictor(sampler, num_samples=SAMPLES_FOR_SELECTION)(task.inputs(held_out))
         measures = task.measures(held_out, results)
         return next(measures[name] for name in LOSSES if name in measures)
 

@@ -26,9 +26,7 @@ def train(data_dir, name):
     task = get_task(name)
     data = task.load(Path(data_dir))
     model, tokenizer = task.build(get_model_path(), data)
-    features, dev = (
-        task.encode(rows, tokenizer, MAX_LENGTH) for rows in (data.train, data.evaluation["dev"])
-    )
+    features, dev = (task.encode(rows, tokenizer, MAX_LENGTH) for rows in (data.train, data.evaluation["dev"]))
 
     def score(found):
         return task.measure(found.label_ids.tolist(), found.predictions.argmax(axis=-1).tolist())

@@ -18,4 +18,4 @@ def test_naive_attention_has_the_kl_of_the_package_and_the_mean_of_vanishing_noi
     model.set_attn_implementation(naive.NAME)
     found = model(**inputs, labels=torch.tensor([0, 1, 0]))
     torch.testing.assert_close(found.logits, expected.logits, rtol=1e-3, atol=1e-4)
-    assert float(found.kl) == pytest.approx(float(expected.kl), rel=1e-4)
+    assert found.kl.item() == pytest.approx(expected.kl.item(), rel=1e-4)

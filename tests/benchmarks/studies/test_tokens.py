@@ -35,7 +35,7 @@ def trained():
     torch.manual_seed(0)
     model, tokenizer = task.build("scratch", data)
     optimizer, rows = torch.optim.Adam(model.parameters(), lr=0.01), data.train.select(range(256))
-    features, collate = list(task.encode(rows, tokenizer, 64, training=True)), task.collator(tokenizer, model)
+    features, collate = list(task.encode(rows, tokenizer, 64)), task.collator(tokenizer, model)
     for start in 2 * list(range(0, len(features), 16)):
         model.train()(**collate(features[start : start + 16])).loss.backward()
         optimizer.step()
@@ -51,7 +51,7 @@ def rows(trained):
 
 
 def as_batch(trained, rows):
-    features = list(trained.task.encode(rows, trained.tokenizer, 64, training=True))
+    features = list(trained.task.encode(rows, trained.tokenizer, 64))
     return trained.task.collator(trained.tokenizer, trained.model)(features)
 
 
