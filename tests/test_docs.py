@@ -4,9 +4,13 @@ import ast
 import re
 from importlib import import_module
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import yaml
+
+from hf_bam.families import FAMILIES
+from hf_bam.training.arguments import commands, make_parser
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -30,8 +34,9 @@ def blocks(page, language):
 def test_snippets_run(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "snippet"}
-    for code in blocks(page, "python"):
-        exec(compile(code, str(page), "exec"), namespace)
+    with patch.dict(FAMILIES):  # a page may register a family
+        for code in blocks(page, "python"):
+            exec(compile(code, str(page), "exec"), namespace)
     printed = capsys.readouterr().out
     if expected := blocks(page, "text"):
         assert NUMBER.sub("#", printed) == NUMBER.sub("#", expected[0])
@@ -93,3 +98,22 @@ def test_troubleshooting_quotes_messages_of_the_package():
     quoted = [" ".join(block.split()) for block in blocks(DOCS / "troubleshooting.md", "error")]
     patterns = {text: re.compile(".*".join(map(re.escape, text.split("...")))) for text in quoted}
     assert [text for text, pattern in patterns.items() if not any(map(pattern.search, known))] == []
+
+
+def options(command):
+    return {name for action in make_parser(command)._actions for name in action.option_strings} | {"--debug"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_and_their_options_exist(page):
+    text = read(page).replace("\\\n", " ")
+    for command, rest in re.findall(r"^hf-bam (\w+)([^#\n]*)", text, re.MULTILINE):
+        assert set(re.findall(r"--\w+", rest)) <= options(command), rest
+    known = set().union(*map(options, commands()))
+    assert set(re.findall(r"`(--\w+)", text)) <= known
+
+
+def test_concepts_quote_the_forward_as_it_is():
+    (quoted,) = blocks(DOCS / "concepts" / "attention.md", "py")
+    source = [line.strip() for line in read(ROOT / "hf_bam" / "attention" / "forward.py").splitlines()]
+    assert [line for line in quoted.splitlines() if line not in source] == []
