@@ -52,13 +52,14 @@ class AttentionCall:
         layer = self.layer
         if layer is None or layer.family.stage != stage:
             return tensor
-        if layer.training:
-            self.collect(layer.family.terms(tensor, self))
+        self.collect(layer.family.terms(tensor, self) if layer.training else ())
         return layer.family.sample(tensor, self)
 
     def collect(self, terms: Iterable[LossTerm]) -> None:
-        """Add loss terms to the open forward pass."""
+        """Add the loss terms of a sampled call to the open forward pass."""
         assert self.layer is not None
+        if self.layer.runtime.frame is not None:
+            self.layer.runtime.frame.sampled = True
         for term in terms:
             self.layer.collect(term)
 

@@ -66,6 +66,7 @@ class Frame:
         encoder_mask, decoder_mask: (B, L) tokens of each side that are not padding; None where that is not known.
         labels: labels of the forward pass, for terms that need the likelihood of the task.
         wants_weights: whether the caller asked for attention weights.
+        sampled: whether any attention call was sampled.
         replaying: whether gradient checkpointing runs a layer once more; its terms are collected already.
         sampling, seed: source of the noise of a model in evaluation mode, and the seed of this forward.
         positions: positions of the tokens of this forward in their texts; for sampling.
@@ -76,6 +77,7 @@ class Frame:
     decoder_mask: Tensor | None = None
     labels: Tensor | None = None
     wants_weights: bool = False
+    sampled: bool = False
     replaying: bool = False
     sampling: Sampling | None = None
     seed: Tensor | None = None

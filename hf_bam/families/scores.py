@@ -88,7 +88,6 @@ class ScoreFamily(Family):
 
     def terms(self, scores: Tensor, call: Call) -> Iterator[KlTerm]:
         if not self.has_kl:
-            yield self.without_kl(call)
             return
         log_p, mask = scores.log_softmax(dim=-1), call.mask.rows(slice(0, scores.shape[2]), scores.device)
         if self.noise == "entry":
@@ -97,11 +96,6 @@ class ScoreFamily(Family):
         query_mask = self.shared_query_mask(call)
         received = torch.einsum("bhts,bt->bhs", log_p.exp().masked_fill(~mask, 0.0), query_mask.to(log_p))
         yield self.shared_kl_term(received, query_mask, call)
-
-    def without_kl(self, call: Call) -> KlTerm:
-        """Return a term of value 0: the call was sampled and has no prior."""
-        count = call.mask.count_keys(call.key.device)
-        return KlTerm(torch.zeros(count.shape, device=call.key.device), count)
 
     def kl_term(self, log_p: Tensor, log_psi: Tensor, mask: Tensor, query_mask: Tensor | None = None) -> KlTerm:
         """Return the KL of weights with mean ``exp(log_p)``, (B, H, T, S), to the prior."""

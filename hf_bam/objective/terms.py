@@ -72,11 +72,8 @@ def reduce_terms(
     terms: Sequence[LossTerm], reduction: Reduction, labels: Tensor | None = None, output: Any = None
 ) -> dict[str, Tensor]:
     """Return the value of each kind of term of a forward pass: mean or sum over its attention calls."""
-    if not terms:
-        raise ValueError("There are no loss terms: no attention layer was sampled in this forward.")
     values: dict[str, list[Tensor]] = {}
     for term in terms:
         values.setdefault(term.name, []).append(term.reduce(reduction, labels, output))
-    device = next(reversed(values.values()))[-1].device
-    stacked = {name: torch.stack([value.to(device) for value in own]) for name, own in values.items()}
+    stacked = {name: torch.stack([value.to(own[-1].device) for value in own]) for name, own in values.items()}
     return {name: own.mean() if reduction == "mean" else own.sum() for name, own in stacked.items()}

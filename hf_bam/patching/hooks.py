@@ -91,15 +91,14 @@ def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
     patch.runtime.frame = None
     if output is None or not model.training:
         return None
-    if not frame.terms:
+    if not frame.sampled:
         check_sampled(model, patch)
         return None
     config = patch.config
     weight = annealed(config.kl_weight, config.annealing, config.annealing_rate, steps.step_of(patch.root))
     terms = reduce_terms(frame.terms, config.kl_reduction, frame.labels, output)
-    others = [value for name, value in terms.items() if name != KL]
-    kl = terms[KL] if KL in terms else torch.zeros_like(others[0])
-    kl_loss = sum(others, weight.to(kl.device) * kl)
+    kl = terms.setdefault(KL, torch.zeros_like(weight))
+    kl_loss = sum((value for name, value in terms.items() if name != KL), weight.to(kl.device) * kl)
     patch.runtime.kl_loss = kl_loss
     output = add_kl(output, kl, kl_loss)
     task_loss = getattr(output, "task_loss", None)

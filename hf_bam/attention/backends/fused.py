@@ -46,8 +46,7 @@ class Blocks:
         tensors = (call.query, call.key, call.value)
         if not call.layer.training or not family.has_kl:
             done = attend(*tensors, **options, compute=self.compute)
-            if call.layer.training:
-                call.collect([family.without_kl(call)])
+            call.collect([])
         elif family.noise == "entry":
             batch, heads, queries, keys = call.mask.shape
             all_queries = torch.ones(batch, queries, dtype=torch.bool, device=call.query.device)
