@@ -25,7 +25,8 @@ def kl_divergence(posterior: Any, prior: Any, log_mean: Tensor, log_psi: Tensor)
     """Return KL(q || p) of each weight, in nats.
 
     Args:
-        posterior, prior: distributions whose pair is registered.
+        posterior: posterior distribution.
+        prior: prior distribution; the pair has to be registered.
         log_mean: ``log E_q[S]``, the log soft attention.
         log_psi: log of the prior attention ``Psi``; broadcasts against ``log_mean``.
     """
