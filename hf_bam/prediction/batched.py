@@ -1,9 +1,9 @@
-"""Many draws in one forward pass: the batch is repeated, as late as the model allows."""
+"""Batched sampling: several samples in one forward pass over an expanded batch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -12,13 +12,11 @@ from torch.utils import _pytree as pytree
 from transformers import PreTrainedModel
 
 from ..attention.noise import derive
-from ..attention.runtime import Sampling
-from ..patching.architectures import SHARES_PREFIX
 from ..patching.expansion import repeat
-from ..patching.state import patch_of
 
 Inputs = dict[str, Any]
-Noise = Callable[[Tensor], AbstractContextManager[Any]]
+Noise = Callable[[Tensor, int], AbstractContextManager[Any]]
+"""Context of a random forward pass, from the seeds of the rows and the number by which the model expands its batch."""
 
 
 def draw(
@@ -26,24 +24,22 @@ def draw(
     inputs: Inputs,
     number: int,
     token_budget: int,
-    seeds: Tensor | None = None,
+    seeds: Tensor,
+    noise: Noise,
     *,
     first: int = 0,
-    noise: Noise | None = None,
-    attention: bool = True,
-    share_prefix: bool = True,
+    share_prefix: bool = False,
 ) -> Inputs:
-    """Output tensors of `number` forward passes with fresh noise, (number, B, ...) each.
+    """Return the output tensors of `number` samples of a batch, (number, B, ...) each.
 
-    As many draws as `token_budget` allows go through the model at once. The noise of an input is a function of its
-    seed and of the number of the draw, so that neither the budget nor the rest of the batch changes it.
+    As many samples as `token_budget` allows go through the model at once. The noise of an input is a function of its
+    seed and of the index of the sample, so neither the budget nor the rest of the batch changes it.
 
     Args:
-        seeds: (B,) int64, one for each input; None: no sampling.
-        first: the number of the first draw.
-        noise: a context that makes more random than the attention; it takes the seeds of the rows.
-        attention: whether the attention of the model, which is patched then, is sampled.
-        share_prefix: compute the layers before the first stochastic one once for all draws.
+        seeds: (B,) int64, one for each input.
+        first: index of the first sample.
+        share_prefix: compute the layers before the first stochastic one once for all samples; the model expands its
+            batch there.
     """
     batch = next(iter(inputs.values())).shape[0]
     tokens = max(
@@ -51,28 +47,22 @@ def draw(
     )
     at_once = max(1, min(number, token_budget // max(1, tokens)))
     parts = []
-    for start in range(0, number, at_once):
-        copies = min(at_once, number - start)
-        rows = None if seeds is None else sample_seeds(seeds, torch.arange(first + start, first + start + copies))
-        shared = share_prefix and attention and noise is None and model.config.model_type in SHARES_PREFIX
-        with ExitStack() as stack:
-            if rows is not None and attention:
-                sampling = Sampling(rows=rows, copies=copies if shared else 1)
-                stack.enter_context(patch_of(model).runtime.sample(sampling))
-            if rows is not None and noise is not None:
-                stack.enter_context(noise(rows))
-            output = model(**inputs if shared and rows is not None else repeat_all(inputs, copies))
+    for start in range(first, first + number, at_once):
+        copies = min(at_once, first + number - start)
+        rows = sample_seeds(seeds, torch.arange(start, start + copies))
+        with noise(rows, copies if share_prefix else 1):
+            output = model(**inputs if share_prefix else repeat_all(inputs, copies))
         parts.append({name: _split(value, copies) for name, value in output.items() if isinstance(value, Tensor)})
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-def sample_seeds(seeds: Tensor, numbers: Tensor) -> Tensor:
-    """(copies * B,) the seeds of some draws of every input."""
-    return derive(seeds, numbers[:, None]).flatten()
+def sample_seeds(seeds: Tensor, indices: Tensor) -> Tensor:
+    """Return the seeds of the samples with these indices for every input, (copies * B,)."""
+    return derive(seeds, indices[:, None]).flatten()
 
 
 def repeat_all(inputs: Any, copies: int) -> Any:
-    """(copies * B, ...) for every tensor in a structure: the whole batch, again and again."""
+    """Return a structure in which every tensor is repeated along its first dimension, (copies * B, ...)."""
     return pytree.tree_map(lambda value: repeat(value, copies) if isinstance(value, Tensor) else value, inputs)
 
 

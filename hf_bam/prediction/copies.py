@@ -1,4 +1,4 @@
-"""Copies of a model that share its tensors, for modes that the model itself should not be put into."""
+"""Copies of a model in another mode that share its tensors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from types import MethodType
 from typing import Any, TypeVar
 
 from torch import nn
+from transformers import PreTrainedModel
+
+from ..attention.layer import BamLayer
+from ..patching.architectures import DROPOUT_ATTRIBUTES
 
 Model = TypeVar("Model", bound=nn.Module)
 
 
 def shared_copy(model: Model) -> Model:
-    """A copy of the modules of a model, with their flags and numbers; parameters, buffers and hooks are shared."""
+    """Return a copy of the modules of a model with flags of their own; parameters, buffers and hooks are shared."""
     copies: dict[int, nn.Module] = {}
     return _shared_copy(model, copies)
 
@@ -29,3 +33,39 @@ def _shared_copy(module: Model, copies: dict[int, nn.Module]) -> Model:
         if isinstance(value, MethodType) and value.__self__ is module:  # Accelerate puts such a forward there
             other.__dict__[name] = MethodType(value.__func__, other)
     return other
+
+
+def in_evaluation(model: PreTrainedModel) -> PreTrainedModel:
+    """Return the model if all of it is in evaluation mode, or a copy that is."""
+    if not any(module.training for module in model.modules()):
+        return model
+    return shared_copy(model).eval()
+
+
+def dropouts(model: nn.Module) -> list[tuple[nn.Module, str, float]]:
+    """Return all dropout rates as (module, attribute, rate).
+
+    They are attributes of `nn.Dropout` modules, and numbers that layers pass to the dropout function.
+    """
+    rates: list[tuple[nn.Module, str, float]] = []
+    for module in model.modules():
+        for name in ("p",) if isinstance(module, nn.Dropout) else DROPOUT_ATTRIBUTES:
+            if isinstance(rate := getattr(module, name, None), float):
+                rates.append((module, name, rate))
+    return rates
+
+
+def with_dropout(model: PreTrainedModel, rate: float | None) -> PreTrainedModel:
+    """Return a copy of a model with active dropout in evaluation mode, at its own rates or at one for all.
+
+    A layer drops out when its own training flag is set, so the flags of all layers are set. Those of the Bayesian
+    attention and of the model itself are not, so that these stay in evaluation mode.
+    """
+    model = shared_copy(model)
+    for module, name, own_rate in dropouts(model):
+        setattr(module, name, own_rate if rate is None else rate)
+    bayesian = {id(part) for module in model.modules() if isinstance(module, BamLayer) for part in module.modules()}
+    for module in model.modules():
+        has_statistics = isinstance(module, nn.modules.batchnorm._BatchNorm)
+        module.training = not (module is model or id(module) in bayesian or has_statistics)
+    return model

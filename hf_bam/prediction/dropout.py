@@ -1,4 +1,4 @@
-"""Dropout that does not depend on the rest of a batch."""
+"""Dropout whose masks do not depend on the rest of a batch."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..attention.noise import derive, dropout_factor
 
 
 class SeededDropout(TorchFunctionMode):
-    """Within this context the masks of dropout are a function of the seed of a row and of a place in it.
+    """Context in which the masks of dropout are a function of the seed of a row and of a position in it.
 
-    torch draws them from one generator for the whole batch and for all threads. The context holds for its thread.
+    torch draws them from one generator for the whole batch and for all threads. The context applies to its thread.
 
     Args:
         rows: (N,) int64, a seed for each of N equal parts of a batch.
@@ -36,7 +36,7 @@ class SeededDropout(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def dropout(self, x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-        """`torch.nn.functional.dropout`."""
+        """Replace `torch.nn.functional.dropout`."""
         return x * self.factor(x.shape, p, x.device).to(x.dtype) if training and p > 0 else x
 
     def attention(
@@ -50,7 +50,7 @@ class SeededDropout(TorchFunctionMode):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Tensor:
-        """`torch.nn.functional.scaled_dot_product_attention`."""
+        """Replace `torch.nn.functional.scaled_dot_product_attention`."""
         if enable_gqa:
             key, value = (for_every_head(x, query.shape[1]) for x in (key, value))
         scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
@@ -63,7 +63,7 @@ class SeededDropout(TorchFunctionMode):
         return self.dropout(scores.softmax(dim=-1), dropout_p) @ value
 
     def factor(self, shape: torch.Size, p: float, device: torch.device) -> Tensor:
-        """0 with probability `p`, else 1 / (1 - p); the first dimension of the shape counts rows."""
+        """Return factors: 0 with probability `p`, else 1 / (1 - p); the first dimension is that of the rows."""
         seeds = derive(self.rows.to(device), torch.tensor(self.calls, device=device))
         self.calls += 1
         parts = shape[0] // len(seeds) if shape[0] % len(seeds) == 0 else shape[0]

@@ -9,9 +9,8 @@ from torch import nn
 
 import hf_bam
 from hf_bam.prediction import Bam, Dropout, Ensemble, Plain
-from hf_bam.prediction.copies import shared_copy
+from hf_bam.prediction.copies import dropouts, shared_copy
 from hf_bam.prediction.dropout import SeededDropout
-from hf_bam.prediction.samplers import dropouts
 
 from ..models import ARCHITECTURES, PROMISED, albert, bert
 

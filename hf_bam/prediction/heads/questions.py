@@ -17,6 +17,8 @@ from ..results import Array, Uncertainty, deviation, uncertainties
 from .base import Head, as_array, check_finite
 from .spans import Spans, in_context, joined, null_position, window_spans, window_strides, windows
 
+Pair = tuple[str, str]
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -75,19 +77,17 @@ class QuestionAnswering(Head):
     optional = None
 
     def predict(self, batch: Sequence[Text]) -> list[Answer]:
-        for item in batch:
-            if not isinstance(item, tuple):
-                raise TypeError(f"{item!r} is a single text; a question comes as the pair (question, context).")
+        pairs = [_pair(item) for item in batch]
         limits = (self.settings.max_length, self.settings.stride)
-        strides = np.array(window_strides(self.tokenizer, [question for question, _ in batch], *limits))
+        strides = np.array(window_strides(self.tokenizer, [question for question, _ in pairs], *limits))
         results: dict[int, Answer] = {}
         # The windows of a question do not depend on the others: those of one overlap are read together.
         for stride in np.unique(strides):
             own = np.flatnonzero(strides == stride).tolist()
-            results |= zip(own, self.answers([batch[index] for index in own], int(stride)), strict=True)
-        return [results[index] for index in range(len(batch))]
+            results |= zip(own, self.answers([pairs[index] for index in own], int(stride)), strict=True)
+        return [results[index] for index in range(len(pairs))]
 
-    def answers(self, batch: Sequence[Text], stride: int) -> list[Answer]:
+    def answers(self, batch: Sequence[Pair], stride: int) -> list[Answer]:
         """Return the answers to questions whose windows overlap by `stride` tokens."""
         questions, contexts = zip(*batch, strict=True)
         options: dict[str, Any] = {"padding": True, "padding_side": "right", "return_tensors": "pt"}
@@ -175,6 +175,12 @@ def candidates(spans: Spans, samples: Array, listed: Array, context: str) -> lis
     places = spans.places[listed].tolist()
     numbers = np.stack(columns, axis=-1)[listed].tolist()
     return [Candidate(context[a:b], a, b, *own) for (a, b), own in zip(places, numbers, strict=True)]
+
+
+def _pair(item: Text) -> Pair:
+    if not isinstance(item, tuple):
+        raise TypeError(f"{item!r} is a single text; a question comes as the pair (question, context).")
+    return item
 
 
 def _at_least_two(samples: Array) -> Array:
