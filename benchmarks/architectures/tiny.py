@@ -197,6 +197,6 @@ def text(padding, generator):
     if padding == "none":
         return {"input_ids": ids}
     if padding == "left":
-        places = (torch.arange(WIDTH) + lengths) % WIDTH
-        ids, mask = ids.gather(1, places), mask.gather(1, places)
+        order = (torch.arange(WIDTH) + lengths) % WIDTH
+        ids, mask = ids.gather(1, order), mask.gather(1, order)
     return {"input_ids": ids, "attention_mask": mask.long()}

@@ -19,11 +19,17 @@ LONGEST = {"plain": 4096, "BAM": 4096, "BAM, causal": 4096, "matrix": 2048}
 POSTERIOR, PRIOR = Weibull(5.0), Gamma(100.0)
 
 
+def inputs(tokens):
+    """Return random queries, keys and values, (1, H, T, D), and the log mean of the prior, (1, H, 1, T)."""
+    torch.manual_seed(0)
+    projections = [torch.randn(1, tokens, HEADS, WIDTH).transpose(1, 2) for _ in range(3)]
+    log_psi = torch.randn(1, HEADS, 1, tokens).log_softmax(-1)
+    return [tensor.requires_grad_() for tensor in (*projections, log_psi)]
+
+
 def attention_pass(kind, tokens):
     """Return a function that computes attention, its KL if it has one, and their gradients."""
-    torch.manual_seed(0)
-    query, key, value = (torch.randn(1, tokens, HEADS, WIDTH).transpose(1, 2).requires_grad_() for _ in range(3))
-    log_psi = torch.randn(1, HEADS, 1, tokens).log_softmax(-1).requires_grad_()
+    query, key, value, log_psi = inputs(tokens)
     mask = AttentionMask((1, HEADS, tokens, tokens), causal=kind.endswith("causal"))
 
     def plain():

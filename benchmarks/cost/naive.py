@@ -40,6 +40,7 @@ def naive_attention(module, query, key, value, attention_mask, dropout=0.0, scal
     ).masked_fill(~allowed, 0.0)
     frame = module.bam.runtime.frame
     if frame is not None and module.training:
+        frame.sampled = True
         frame.add(KlTerm(kl.sum(dim=(1, 3)), allowed.expand(kl.shape).sum(dim=(1, 3))))
     weights = torch.nn.functional.dropout(weights, dropout, module.training)
     return (weights @ value).transpose(1, 2).contiguous(), weights

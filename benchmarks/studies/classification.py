@@ -17,7 +17,7 @@ MEASURES = ("accuracy", "nll", "ece", "error_auroc", "epistemic")
 
 @dataclass(frozen=True)
 class HeldOut:
-    """A method on held-out rows: its selected noise level, what it predicts, and measures with the temperature."""
+    """A method on held-out rows: its selected noise level, its predictions, and its measures and temperature."""
 
     selection: Selection
     comparison: Comparison

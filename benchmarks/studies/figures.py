@@ -36,7 +36,7 @@ def uncertainty(rows):
         ):
             for color, (task, own) in zip(PALETTE, tasks, strict=False):
                 found = differences(own, measure)
-                points = [(found[name][0], place - 0.2) for place, name in enumerate(names) if name in found]
+                points = [(found[name][0], row - 0.2) for row, name in enumerate(names) if name in found]
                 style = {"linestyle": "none", "marker": "o", "markersize": 4.5, "color": color}
                 axes.plot(*zip(*points, strict=True), label=HEADLINES[task].title.split(",")[0], **style)
             found = differences(rows, measure)
@@ -60,10 +60,10 @@ def scores(rows):
         figure = Figure(figsize=(8.5, 4.2), layout="constrained")
         axes = figure.subplots()
         for number, (label, by_task) in enumerate(score_differences(rows).items()):
-            places = [list(HEADLINES).index(task) + 0.24 * (number - 0.5) for task in by_task]
+            positions = [list(HEADLINES).index(task) + 0.24 * (number - 0.5) for task in by_task]
             means, halves = zip(*by_task.values(), strict=True)
             style = {"fmt": "os"[number], "color": PALETTE[number], "markersize": 6, "elinewidth": 1.6, "capsize": 3}
-            axes.errorbar(means, places, xerr=halves, label=label, **style)
+            axes.errorbar(means, positions, xerr=halves, label=label, **style)
         axes.axvline(0, color=GREY, linewidth=1)
         axes.set(xlabel="difference to plain, points", title="Scores of mean attention, with 95 % intervals")
         axes.set_yticks(range(len(HEADLINES)), [headline.title for headline in HEADLINES.values()])

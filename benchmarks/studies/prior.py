@@ -17,11 +17,11 @@ def marked_token_task(generator, size):
     can only find the label by attention to the marked token.
     """
     ids = torch.randint(3, 5, (size, LENGTH), generator=generator)
-    place = torch.randint(1, LENGTH, (size, 1), generator=generator)
-    types = torch.zeros_like(ids).scatter(1, place, 1)
-    labels = ids.gather(1, place)[:, 0] - 3
+    position = torch.randint(1, LENGTH, (size, 1), generator=generator)
+    types = torch.zeros_like(ids).scatter(1, position, 1)
+    labels = ids.gather(1, position)[:, 0] - 3
     ids[:, 0] = 2
-    return {"input_ids": ids, "token_type_ids": types, "labels": labels}, place
+    return {"input_ids": ids, "token_type_ids": types, "labels": labels}, position
 
 
 def train(seed=0, steps=400, **settings):
@@ -36,14 +36,14 @@ def train(seed=0, steps=400, **settings):
         model(**marked_token_task(generator, 64)[0]).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-    batch, place = marked_token_task(generator, 256)
+    batch, position = marked_token_task(generator, 256)
     outputs = []
     layer = model.bert.encoder.layer[0].attention.self.bam
     layer.prior.register_forward_hook(lambda module, args, output: outputs.append(output.detach()))
     accuracy = (model(**batch).logits.argmax(-1) == batch["labels"]).float().mean().item()
     psi = outputs[0].exp()[:, :, 0]  # (B, H, S)
     entropy = -(psi * psi.log()).sum(-1).mean().item() / math.log(LENGTH)
-    mass = psi.gather(-1, place[:, None].expand(-1, psi.shape[1], 1)).mean().item()
+    mass = psi.gather(-1, position[:, None].expand(-1, psi.shape[1], 1)).mean().item()
     return {"accuracy": accuracy, "entropy": entropy, "mass": mass}
 
 

@@ -1,7 +1,7 @@
 """Tables and figures of the studies in the documentation."""
 
 from ..storage import RESULTS, read, read_lines
-from . import figures as draw
+from . import figures as plots
 from . import tables
 from .ensemble import ensembles
 from .frames import method_rows, score_rows
@@ -41,4 +41,4 @@ def pages():
 def figures():
     records = study()
     rows, scores = method_rows(records), score_rows(records)
-    return {"study.svg": draw.uncertainty(rows[rows["nll"].notna()]), "scores.svg": draw.scores(scores)}
+    return {"study.svg": plots.uncertainty(rows[rows["nll"].notna()]), "scores.svg": plots.scores(scores)}

@@ -53,7 +53,7 @@ def training_cost(folder, result):
 
 
 def evaluate(trained, data, evaluation):
-    """Return what the record says of the methods. Pilot runs are evaluated on held-out rows only."""
+    """Evaluate the methods and return their entries of the record; pilot runs only have held-out rows."""
     name = evaluation.evaluation_set or next(name for name in data.evaluation if name != "holdout")
     extra = trained.job.seed == SEED_OF_EXTRAS
     rows, held_out = data.evaluation[name], data.evaluation.get("holdout", next(iter(data.evaluation.values())))
