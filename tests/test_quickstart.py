@@ -24,7 +24,7 @@ def script():
 
 @pytest.fixture
 def sentences(monkeypatch):
-    """In place of the archive: the first word decides, and where there are two people disagree."""
+    """Sentences instead of the archive: the first word gives the label, and people disagree about two words."""
 
     def load(archive, domain):
         words = [("good", 2.0, 0.1), ("bad", -2.0, 0.1), ("good bad", 0.5, 2.0)]
@@ -34,7 +34,7 @@ def sentences(monkeypatch):
     monkeypatch.setattr(sentiment, "load", load)
 
 
-def test_both_are_trained_and_compared(script, sentences, model_folder, tmp_path, capsys):  # noqa: F811
+def test_both_models_are_trained_and_compared(script, sentences, model_folder, tmp_path, capsys):  # noqa: F811
     limits = ["--max_steps", "60", "--lr", "1e-2", "--samples", "3", "--eval_limit", "15", "--uncertainty_rows", "12"]
     script.main(["--model", str(model_folder), "--output", str(tmp_path), *limits, "--no_report"])
     lines = capsys.readouterr().out.splitlines()

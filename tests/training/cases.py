@@ -1,4 +1,4 @@
-"""Small things to train: features without texts, and models for them."""
+"""Small models, and features to train them on."""
 
 import json
 from hashlib import sha256
@@ -11,11 +11,11 @@ import hf_bam
 from ..models import PAD, bert, marian
 
 DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
-CALM = dict.fromkeys(DROPOUT, 0.0)
+NO_DROPOUT = dict.fromkeys(DROPOUT, 0.0)
 
 
 def classifier(plain=False, **changes):
-    """A BERT of one layer; what is random in it is the attention, and dropout unless `CALM` is given."""
+    """Return a BERT of one layer, with stochastic attention unless `plain`, and with dropout unless `NO_DROPOUT`."""
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "initializer_range": 0.3}
     model = bert(**{**sizes, **DROPOUT, "num_labels": 2, **changes})
@@ -30,7 +30,7 @@ def translator():
 
 
 def examples(number=22, generator_seed=0):
-    """Token ids of different lengths; the label is whether the first one is odd."""
+    """Return token ids of different lengths; the label is whether the first one is odd."""
     generator = torch.Generator().manual_seed(generator_seed)
     lengths = torch.randint(2, 12, (number,), generator=generator).tolist()
     ids = [torch.randint(3, 60, (length,), generator=generator).tolist() for length in lengths]
@@ -38,7 +38,7 @@ def examples(number=22, generator_seed=0):
 
 
 def pairs(number=16):
-    """Token ids with labels of other lengths."""
+    """Return token ids, and token ids of other lengths as labels."""
     rows = examples(number)["input_ids"]
     return Dataset.from_dict({"input_ids": rows, "labels": [row[:2] * (1 + i % 3) for i, row in enumerate(rows)]})
 
@@ -60,7 +60,7 @@ def weights(model):
 
 
 def same(one, other):
-    """Whether two sets of weights are equal to the bit."""
+    """Return whether two sets of weights are bit-equal."""
     return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 

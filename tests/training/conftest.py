@@ -1,4 +1,4 @@
-"""A tiny model on disk, and rated sentences that it can learn."""
+"""A tiny model on disk, sentences that it can learn, and runs on them."""
 
 import csv
 
@@ -17,7 +17,7 @@ WORDS = ["film", "plot", "cast", "music", "ending", "story", "scene", "actor"]
 
 
 def sentences(number):
-    """Rows of text and label; the word in front says which. Lengths differ, for the buckets."""
+    """Yield rows of text and label; the first word is the label. Lengths differ, to group them."""
     for i in range(number):
         label = ("bad", "good")[i % 2]
         yield {"text": f"{label} {' '.join(WORDS[j % 8] for j in range(i, i + 1 + i % 7))}", "label": label}
@@ -25,7 +25,7 @@ def sentences(number):
 
 @pytest.fixture(autouse=True)
 def _libraries():
-    """The command line makes libraries quiet; other tests may want to hear them."""
+    """Restore the messages of libraries, which the command line turns off."""
     level = transformers.logging.get_verbosity()
     yield
     transformers.logging.set_verbosity(level)
@@ -68,7 +68,7 @@ def custom(model_folder, data_folder):
 
 @pytest.fixture
 def start(custom, tmp_path):
-    """Starts a run in one and the same folder; the code with which the command ends."""
+    """Function that runs a command with one and the same output folder and returns its exit code."""
 
     def start(*options):
         return main(
@@ -81,7 +81,7 @@ def start(custom, tmp_path):
 
 @pytest.fixture
 def kill(start, monkeypatch):
-    """Starts a run that ends before its third step."""
+    """Function that starts a run and interrupts it before its third step."""
     advance = Loop.advance
 
     def stop(self, batches):

@@ -20,35 +20,35 @@ def test_fewer_examples_than_a_batch():
     assert set(Batches(LENGTHS[:3], 8).steps(0).ravel()) == {0, 1, 2}
 
 
-def test_seed_and_epoch_decide_alone():
+def test_batches_depend_on_seed_and_epoch_alone():
     first = Batches(LENGTHS, 16, seed=1)
-    np.random.seed(5)  # noqa: NPY002  (no other random state has a say)
+    np.random.seed(5)  # noqa: NPY002  (the global random state has no effect)
     assert np.array_equal(first.steps(2), Batches(LENGTHS, 16, seed=1).steps(2))
     assert not np.array_equal(first.steps(2), first.steps(3))
     assert not np.array_equal(first.steps(2), Batches(LENGTHS, 16, seed=2).steps(2))
 
 
-def test_company_changes_between_epochs():
-    def company(epoch):
+def test_batches_differ_between_epochs():
+    def batches(epoch):
         return {frozenset(step) for step in Batches(LENGTHS, 16).steps(epoch).tolist()}
 
-    assert not company(0) & company(1)
+    assert not batches(0) & batches(1)
 
 
-def test_buckets_save_padding():
+def test_grouping_by_length_saves_padding():
     sorted_, mixed = (Batches(LENGTHS, 16, sort=sort).share(0, 0) for sort in (True, False))
     assert padding(LENGTHS, mixed) > 0.35
     assert padding(LENGTHS, sorted_) < 0.05
 
 
 def test_long_and_short_batches_are_mixed():
-    """Else training would go from long to short examples."""
+    """Otherwise training would go from long to short examples."""
     means = LENGTHS[Batches(LENGTHS, 16).steps(0)].mean(axis=1)
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.3
 
 
 @pytest.mark.parametrize(("parts", "processes"), [(1, 1), (4, 1), (1, 2), (2, 4)])
-def test_however_it_is_divided_a_step_is_the_same(parts, processes):
+def test_a_step_does_not_depend_on_its_division(parts, processes):
     steps = Batches(LENGTHS, 16).steps(1)
     divided = Batches(LENGTHS, 16, parts, processes)
     shares = [np.array(divided.share(1, process)).reshape(len(steps), -1) for process in range(processes)]
@@ -87,5 +87,5 @@ def test_lengths_of_features():
     assert feature_lengths(rows.remove_columns("labels").add_column("labels", [0, 1, 1])).tolist() == [2, 1, 3]
 
 
-def test_share_of_padding():
+def test_fraction_of_padding():
     assert padding(np.array([4, 2, 3, 3]), [[0, 1], [2, 3]]) == pytest.approx(2 / 14)

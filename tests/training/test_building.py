@@ -1,4 +1,4 @@
-"""Models as a run takes them."""
+"""Models of a run: dropout rates, frozen embeddings, gradient checkpointing, adapters."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ RATES = Recipe(dropout=0.3, classifier_dropout=0.2)
         (MarianConfig, ["dropout", "attention_dropout"], []),
     ],
 )
-def test_dropout_has_many_names(config, layers, classifier, tmp_path):
+def test_names_of_dropout_rates(config, layers, classifier, tmp_path):
     config().save_pretrained(tmp_path)
     task = get_task("translation")
     found = model_settings(task, str(tmp_path), RATES)
@@ -54,7 +54,7 @@ def test_dropout_reaches_the_modules(model_folder):
     model.train()(input_ids=torch.tensor([[101, 102]]), labels=torch.tensor([0])).loss.backward()
 
 
-def test_a_model_without_checkpointing(tmp_path, tokenizer):
+def test_a_model_without_gradient_checkpointing(tmp_path, tokenizer):
     albert(vocab_size=len(tokenizer)).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     task = get_task("custom", text_column="a", label_column="b")
@@ -67,7 +67,7 @@ def test_a_model_without_checkpointing(tmp_path, tokenizer):
 
 @pytest.mark.parametrize("make", [albert, bert, distilbert, marian])
 def test_adapters(make):
-    """What requires a gradient: adapters, the prior, and the head of a classifier."""
+    """Adapters, the prior, and the head of a classifier require a gradient."""
     model = with_adapters(hf_bam.patch(make()), Recipe(lora_rank=3))
     assert isinstance(model, PeftModel)
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]

@@ -1,4 +1,4 @@
-"""Checkpoints are whole or not there."""
+"""Checkpoints are complete or absent."""
 
 import json
 import pickle
@@ -24,16 +24,16 @@ def steps(checkpoints):
     return [checkpoint.step for checkpoint in checkpoints.all()]
 
 
-def test_what_was_saved(checkpoints):
+def test_save_and_load(checkpoints):
     assert checkpoints.last() is None
     save(checkpoints, 3)
-    newest = checkpoints.last()
-    assert newest.step == 3
-    assert newest.values()["step"] == 3
-    assert torch.equal(newest.tensors("model")["weight"], torch.full((4,), 3.0))
+    last = checkpoints.last()
+    assert last.step == 3
+    assert last.values()["step"] == 3
+    assert torch.equal(last.tensors("model")["weight"], torch.full((4,), 3.0))
 
 
-def test_old_ones_go_and_the_best_stays(checkpoints):
+def test_old_checkpoints_are_removed_and_the_best_is_kept(checkpoints):
     for step, best in ((1, 1), (2, 2), (3, 2), (4, 2), (5, 2)):
         save(checkpoints, step, best)
     assert steps(checkpoints) == [2, 4, 5]
@@ -45,7 +45,7 @@ def test_old_ones_go_and_the_best_stays(checkpoints):
 
 @pytest.mark.parametrize("file", ["model.safetensors", "state.json", "manifest.json"])
 @pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
-def test_a_torn_one_is_passed_over(checkpoints, file, damage):
+def test_an_incomplete_checkpoint_is_skipped(checkpoints, file, damage):
     save(checkpoints, 1)
     path = save(checkpoints, 2).folder / file
     content = path.read_bytes()
@@ -59,8 +59,8 @@ def test_a_torn_one_is_passed_over(checkpoints, file, damage):
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "state.json"])
-def test_a_torn_one_does_not_count_as_one_that_is_kept(checkpoints, file):
-    """Training goes on from the one before, and with another interval."""
+def test_an_incomplete_checkpoint_is_not_among_those_to_keep(checkpoints, file):
+    """Training resumes from the one before, and with another interval."""
     save(checkpoints, 1)
     save(checkpoints, 2)
     for step in (5, 6):
@@ -71,8 +71,8 @@ def test_a_torn_one_does_not_count_as_one_that_is_kept(checkpoints, file):
     assert steps(checkpoints)[-1] == 3
 
 
-def test_a_write_that_was_interrupted(checkpoints, monkeypatch):
-    """Killed before the folder got its name: the earlier one is the newest, and the next write goes through."""
+def test_an_interrupted_write(checkpoints, monkeypatch):
+    """Killed before the folder got its name: the earlier checkpoint is the last one, and the next write succeeds."""
     save(checkpoints, 1)
     with monkeypatch.context() as patched:
         patched.setattr("pathlib.Path.rename", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))

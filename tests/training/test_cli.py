@@ -1,4 +1,4 @@
-"""What the command line says when something is wrong, and what it makes of its options."""
+"""Options, errors and help of the command line."""
 
 import runpy
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_options_of_all_kinds():
     assert made.options == {"version": "2.0"}
     assert (made.recipe.learning_rate, made.recipe.max_grad_norm) == (1e-3, None)
     assert (made.recipe.bam.k, made.recipe.bam.attention) == (3.0, "self")
-    assert made.recipe.max_steps == 8144  # the paper's recipe, where nothing else is said
+    assert made.recipe.max_steps == 8144  # the paper's recipe by default
     assert job("glue", "--task", "rte", "--prior", "none", "--layers", "[0, -1]").recipe.bam == BamConfig.preset(
         "rte", prior="none", layers=(0, -1)
     )
@@ -60,7 +60,7 @@ def test_tasks_and_seeds():
     assert len(parse("glue", ["--task", "all"]).jobs) == 9
 
 
-def test_all_of_glue_and_more():
+def test_all_of_glue_and_another_task():
     columns = ["--text_column", "a", "--label_column", "b"]
     assert [made.task_name for made in parse("glue", ["--task", "custom", "all", *columns]).jobs][-2:] == [
         "wnli",
@@ -68,7 +68,7 @@ def test_all_of_glue_and_more():
     ]
 
 
-def test_epochs_of_the_command_line_take_the_place_of_the_recipes_steps():
+def test_epochs_on_the_command_line_replace_steps_of_the_recipe():
     recipe = job("glue", "--task", "mrpc", "--epochs", "2").recipe
     assert (recipe.num_train_epochs, recipe.max_steps) == (2, None)
     assert recipe.replace(max_steps=5).max_steps == 5
@@ -81,14 +81,14 @@ def test_lora():
         job("squad", "--lora", "no")
 
 
-def test_a_file_of_another_command(tmp_path):
+def test_a_config_file_of_another_command(tmp_path):
     (tmp_path / "config.yaml").write_text("task_name: rte\n")
     assert job("glue", "--config", str(tmp_path / "config.yaml")).task_name == "rte"
     with pytest.raises(ValueError, match=r"config.yaml: task_name='rte' is not a task of this command; it has squad"):
         parse("squad", ["--config", str(tmp_path / "config.yaml")])
 
 
-def test_options_of_a_task_go_to_that_task():
+def test_an_option_goes_to_the_tasks_that_have_it():
     columns = ["--text_column", "a", "--label_column", "b"]
     rte, own = parse("glue", ["--task", "rte", "custom", *columns]).jobs
     assert rte.options == {}
@@ -100,7 +100,7 @@ def test_push():
     assert "hub_model_id" not in parse("squad", []).options
 
 
-def test_usual_models():
+def test_default_models():
     assert job("glue", "--task", "rte").model_name_or_path == "albert-base-v2"
     assert (job("sentiment").model_name_or_path, job("sentiment").recipe.max_length) == ("minilm", 64)
     assert job("translation").model_name_or_path == "scratch"
@@ -149,7 +149,7 @@ def test_a_model_that_does_not_exist(custom, tmp_path, capsys):
     assert "model_name_or_path='./nowhere' cannot be loaded" in capsys.readouterr().err
 
 
-def test_debug_shows_where(capsys):
+def test_debug_raises_the_error(capsys):
     with pytest.raises(ValueError, match="learning_rate=-1"):
         main(["glue", "--task", "rte", "--lr", "-1", "--debug"])
 
@@ -183,7 +183,7 @@ def test_dashes(capsys):
 
 @pytest.mark.parametrize("name", ["run_glue", "run_squad", "run_translation"])
 def test_scripts(name, monkeypatch, capsys):
-    """They start what the command starts."""
+    """They run the command of the same name."""
     path = SCRIPTS / f"{name}.py"
     assert len(path.read_text().splitlines()) < 60
     monkeypatch.setattr("sys.argv", [str(path), "--lr", "0", *(["--task", "rte"] if name == "run_glue" else [])])

@@ -70,11 +70,11 @@ bam:
   layers: all
   attention: both
 """
-"""Verbatim, as an earlier version wrote it for the run below."""
+"""A config.yaml of an earlier version, verbatim, for the run below."""
 
 
 def earlier(settings):
-    """Return settings under the names, and with the entries, of the file above."""
+    """Return settings under the names of the file above, with all its settings of attention."""
     old = yaml.safe_load(CONFIG)
     names = {present: name for name, present in zip(old, present_names(old), strict=True)}
     values = {names.get(name, name): value for name, value in settings.items()}
@@ -83,21 +83,21 @@ def earlier(settings):
 
 @pytest.fixture
 def config(custom, tmp_path):
-    """The file, with the folders of this machine."""
+    """The file, with the folders of these tests."""
     path = tmp_path / "earlier.yaml"
     _, model, _, data, *_ = custom
     path.write_text(CONFIG.replace("MODEL", model).replace("DATA", data))
     return path
 
 
-def test_a_config_file(config, start, custom):
+def test_a_config_file(config, start):
     (job,) = parse("custom", ["--config", str(config)]).jobs
     assert start(*BAYESIAN) == 0
     (same,) = parse("custom", ["--config", str(start.folder / "config.yaml")]).jobs
     assert job == same
 
 
-def test_a_run_that_was_not_finished(config, start, kill, capsys):
+def test_an_unfinished_run(config, start, kill, capsys):
     kill(*BAYESIAN)
     (newest,) = start.folder.glob("checkpoints/step-00000002")
     values = json.loads((newest / "state.json").read_text())
@@ -116,7 +116,7 @@ def test_a_run_that_was_not_finished(config, start, kill, capsys):
     assert start(*BAYESIAN, "--resume") == 0
 
 
-def test_a_run_that_is_done(start, capsys):
+def test_a_finished_run(start, capsys):
     assert start(*BAYESIAN) == 0
     path = start.folder / "results.json"
     found = json.loads(path.read_text())
@@ -131,7 +131,7 @@ def test_a_run_that_is_done(start, capsys):
 
 
 def test_results_without_settings(start, capsys):
-    """They leave them to config.yaml, unless that is of a later run."""
+    """They are read from config.yaml, unless that belongs to a later run."""
     assert start() == 0
     results = start.folder / "results.json"
     old = {name: value for name, value in json.loads(results.read_text()).items() if name not in ("settings", "data")}

@@ -1,4 +1,4 @@
-"""Two processes (gloo) train what one would."""
+"""Two processes (gloo) train as one process does."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from hf_bam.training import BestModelTracker, Recipe, train
 from hf_bam.training.checkpoints import Checkpoints
 
 from ..processes import launch
-from .cases import CALM, classifier, collate, examples, pairs, same, translator, weights
+from .cases import NO_DROPOUT, classifier, collate, examples, pairs, same, translator, weights
 from .test_loop import close
 from .test_resume import Stopped, score, stopping_at
 from .test_run import SHORT, results
@@ -25,31 +25,34 @@ RECIPE = Recipe(
     logging_steps=1,
     eval_steps=4,
 )
-CALM_ONES = {"classifier": (lambda: classifier(plain=True, **CALM), examples), "translator": (translator, pairs)}
-"""Models without noise, which end up the same however the work is divided."""
+DETERMINISTIC = {
+    "classifier": (lambda: classifier(plain=True, **NO_DROPOUT), examples),
+    "translator": (translator, pairs),
+}
+"""Models without noise, whose weights do not depend on the division of the work."""
 
 
 def work(folder, custom):
-    """What each process does."""
+    """Train and run commands, in each process."""
     folder = Path(folder)
-    for name, (make, rows) in CALM_ONES.items():
+    for name, (make, rows) in DETERMINISTIC.items():
         train(model := make(), rows(), collate, RECIPE, folder / name)
-        keep(model, folder / f"{name}.pt")
+        save_weights(model, folder / f"{name}.pt")
     best_model = BestModelTracker(score, "score")
     train(model := classifier(), examples(), collate, RECIPE, folder / "noisy", best_model=best_model)
-    keep(model, folder / "noisy.pt")
+    save_weights(model, folder / "noisy.pt")
     try:
         train(classifier(), examples(), stopping_at(9), RECIPE, folder / "stopped", best_model=best_model)
     except Stopped:
         train(
             model := classifier(), examples(), collate, RECIPE, folder / "stopped", best_model=best_model, resume=True
         )
-        keep(model, folder / "stopped.pt")
+        save_weights(model, folder / "stopped.pt")
     used = folder / "used"
     used.mkdir(exist_ok=True)
     (used / "log.jsonl").touch()
     short = ["custom", *custom, *SHORT, "--no_report"]
-    assert main([*short, "--output", str(used)]) == 2  # the main process looks, and both end
+    assert main([*short, "--output", str(used)]) == 2  # the main process checks the folder, and both end
     assert main([*short, "--output", str(folder / "new"), "--data_dir", "nowhere"]) == 2
     assert (
         main(
@@ -59,8 +62,8 @@ def work(folder, custom):
     )
 
 
-def keep(model, path):
-    """The weights of each process."""
+def save_weights(model, path):
+    """Save the weights of each process."""
     torch.save(weights(model), f"{path}{PartialState().process_index}")
 
 
@@ -76,17 +79,17 @@ def folder(custom, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", CALM_ONES)
+@pytest.mark.parametrize("name", DETERMINISTIC)
 def test_the_same_weights_as_one_process(folder, name, tmp_path):
-    """Also where the two have different numbers of tokens."""
-    make, rows = CALM_ONES[name]
+    """Also if the processes have different numbers of tokens."""
+    make, rows = DETERMINISTIC[name]
     train(model := make(), rows(), collate, RECIPE, tmp_path)
     for other in read(folder / f"{name}.pt"):
         close(weights(model), other)
 
 
 def test_noise(folder):
-    """The processes draw noise of their own, and end with the same weights."""
+    """The processes have different noise and the same weights."""
     one, other = read(folder / "noisy.pt")
     assert same(one, other)
     assert one["bam_step"].item() == 6
@@ -100,7 +103,7 @@ def test_resume(folder):
 
 
 def test_a_whole_run(folder):
-    """The second of two; scores come from all rows, each once."""
+    """The second seed of two; every row is scored once."""
     run = folder / "custom" / "seed-1"
     found = results(run)
     assert found["scores"]["validation"]["accuracy"] > 0.9

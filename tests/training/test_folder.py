@@ -1,4 +1,4 @@
-"""A folder holds one run: another one's results, checkpoints and rows are never taken for its own."""
+"""A folder holds one run: settings, results, checkpoints and data of different runs are never mixed."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from hf_bam.training.lock import locked
 from .conftest import FOUR_STEPS
 
 ROOT = Path(__file__).parents[2]
-HOLDER = "import fcntl, time; f = open('.lock', 'a'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
+LOCK = "import fcntl, time; f = open('.lock', 'a'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
 
 
 def results(folder):
@@ -31,7 +31,7 @@ def weights(folder):
     return load_file(folder / "model" / "model.safetensors")
 
 
-def test_another_seed_does_not_get_the_first_ones_results(start, kill, tmp_path, capsys):
+def test_another_seed_does_not_get_the_results_of_the_first(start, kill, tmp_path, capsys):
     assert start("--seed", "0") == 0
     first = weights(start.folder)
     for again in ([], ["--resume"]):
@@ -49,7 +49,7 @@ def test_another_seed_does_not_get_the_first_ones_results(start, kill, tmp_path,
     assert not torch.equal(one["classifier.weight"], first["classifier.weight"])
 
 
-def test_a_run_that_is_there_is_neither_removed_nor_done_again_unasked(start, kill, capsys):
+def test_an_existing_run_is_kept_without_an_option(start, kill, capsys):
     kill()
     before = sorted(start.folder.glob("checkpoints/*/*"))
     assert start() == 2
@@ -72,7 +72,7 @@ def test_a_run_that_is_there_is_neither_removed_nor_done_again_unasked(start, ki
     assert start("--logging_steps", "1", "--overwrite_output_dir") == 0
 
 
-def test_a_run_that_failed_before_it_began_leaves_the_old_one(start, capsys):
+def test_an_error_before_training_keeps_the_earlier_run(start, capsys):
     assert start() == 0
     assert start("--model", "./nowhere", "--overwrite_output_dir") == 2
     assert start("--text_column", "nothing", "--overwrite_output_dir") == 2
@@ -81,38 +81,38 @@ def test_a_run_that_failed_before_it_began_leaves_the_old_one(start, capsys):
     assert "is already finished" in capsys.readouterr().out
 
 
-def test_a_wrong_command_does_not_take_the_folder(start):
+def test_an_error_before_training_leaves_no_folder(start):
     assert start("--model", "./nowhere") == 2
     assert not start.folder.exists()
     assert start() == 0
 
 
-def test_rows_may_move_but_not_change(start, kill, data_folder, tmp_path, capsys):
+def test_data_may_move_but_not_change(start, kill, data_folder, tmp_path, capsys):
     moved = shutil.copytree(data_folder, tmp_path / "moved")
     changed = shutil.copytree(data_folder, tmp_path / "changed")
     text = (changed / "validation.csv").read_text()
     (changed / "validation.csv").write_text(text.replace("bad film", "bad plot", 1))
 
-    def refused():
+    def check_changed():
         assert start("--resume", "--data_dir", str(changed)) == 2
         assert "was made with data.validation='" in capsys.readouterr().err
 
     kill()
-    refused()
+    check_changed()
     kill("--resume", "--data_dir", str(moved))
     assert start("--resume", "--data_dir", str(moved)) == 0
-    refused()
+    check_changed()
     assert start("--resume") == 0
 
 
-def test_what_is_overwritten_is_not_what_the_run_reads(start, capsys):
+def test_overwriting_does_not_remove_inputs_of_the_run(start, capsys):
     assert start() == 0
     assert start("--model", str(start.folder / "model"), "--overwrite_output_dir") == 2
     assert "model_name_or_path=" in capsys.readouterr().err
     assert (start.folder / "model" / "config.json").exists()
 
 
-def test_files_of_others_stay(start):
+def test_other_files_are_kept(start):
     start.folder.mkdir()
     (start.folder / "notes.txt").write_text("mine")
     assert start() == 0
@@ -120,8 +120,8 @@ def test_files_of_others_stay(start):
     assert (start.folder / "notes.txt").read_text() == "mine"
 
 
-def test_a_config_that_was_cut(start, kill, monkeypatch):
-    """It is written as a whole or not at all."""
+def test_an_interrupted_write_of_the_config(start, kill, monkeypatch):
+    """The file is complete or unchanged."""
     kill()
     before = (start.folder / "config.yaml").read_text()
     job = parse("squad", []).jobs[0]
@@ -132,10 +132,10 @@ def test_a_config_that_was_cut(start, kill, monkeypatch):
     assert (start.folder / "config.yaml").read_text() == before
 
 
-def test_two_runs_at_a_time(start, capsys):
-    """The lock ends with the process that has it, also when that is killed."""
+def test_two_runs_at_once(start, capsys):
+    """The lock ends with its process, also if that is killed."""
     start.folder.mkdir()
-    process = subprocess.Popen([sys.executable, "-c", HOLDER], cwd=start.folder, stdout=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", LOCK], cwd=start.folder, stdout=subprocess.PIPE)
     process.stdout.readline()
     assert start() == 2
     assert "is in use by another run" in capsys.readouterr().err
@@ -148,8 +148,8 @@ def test_two_runs_at_a_time(start, capsys):
     assert start("--resume") == 0
 
 
-def test_processes_that_prepare_batches_do_not_keep_the_lock(tmp_path):
-    """The lock is free when the run has ended, though a child of it goes on."""
+def test_data_loader_processes_do_not_keep_the_lock(tmp_path):
+    """The lock is free when the run ends, even if a child process still runs."""
     program = (
         "import os, sys, time; from pathlib import Path; from hf_bam.training.lock import locked\n"
         "with locked(Path(sys.argv[1])):\n"
@@ -170,7 +170,7 @@ def test_processes_that_prepare_batches_do_not_keep_the_lock(tmp_path):
         process.stdout.close()
 
 
-def test_without_locks_runs_go_on(start, monkeypatch):
+def test_a_system_without_locks(start, monkeypatch):
     monkeypatch.setattr("hf_bam.training.lock.fcntl", None)
     assert start() == 0
 

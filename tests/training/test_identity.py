@@ -1,4 +1,4 @@
-"""Fingerprints say whether rows are the same, wherever they are."""
+"""Fingerprints of rows, and differences of settings."""
 
 import pytest
 from datasets import Dataset, concatenate_datasets
@@ -13,8 +13,8 @@ def rows(texts=TEXTS, labels=LABELS, names=("a", "b")):
     return make_rows([texts], labels, names)
 
 
-def test_the_same_rows_elsewhere(tmp_path):
-    """On the disk, in other chunks, and chosen from more."""
+def test_fingerprints_do_not_depend_on_storage(tmp_path):
+    """On disk, in other chunks, and selected from more rows."""
     expected = fingerprint(rows())
     rows().save_to_disk(tmp_path / "rows")
     assert fingerprint(Dataset.load_from_disk(tmp_path / "rows")) == expected
@@ -38,7 +38,7 @@ def test_the_same_rows_elsewhere(tmp_path):
     ],
     ids=["text", "label", "no label", "class", "order", "fewer", "name", "column"],
 )
-def test_other_rows(other):
+def test_other_rows_have_another_fingerprint(other):
     assert fingerprint(other) != fingerprint(rows())
 
 

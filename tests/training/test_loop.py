@@ -1,4 +1,4 @@
-"""The loop itself, in one process."""
+"""The training loop in one process."""
 
 import json
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ import torch
 
 from hf_bam.training import BestModelTracker, Recipe, train
 
-from .cases import CALM, classifier, collate, examples, pairs, same, translator, weights
+from .cases import NO_DROPOUT, classifier, collate, examples, pairs, same, translator, weights
 
 RECIPE = Recipe(learning_rate=5e-3, batch_size=4, max_steps=9, warmup_steps=2, logging_steps=2)
 
@@ -18,7 +18,7 @@ def log(folder):
 
 
 def close(one, other):
-    """The gradient of a key's bias is 0, so that AdamW follows its rounding errors."""
+    """Compare weights, except biases of keys: their gradient is 0, so that AdamW follows rounding errors."""
     for name, tensor in one.items():
         if not name.endswith(("key.bias", "k_proj.bias")):
             torch.testing.assert_close(tensor, other[name], atol=2e-5, rtol=1e-4)
@@ -26,16 +26,16 @@ def close(one, other):
 
 @dataclass
 class Scores:
-    """Gives these scores, one after the other, and keeps the weights that it saw."""
+    """Evaluation that returns given scores in turn and records the weights."""
 
     values: list
-    seen: list = field(default_factory=list)
+    weights: list = field(default_factory=list)
 
     def __call__(self, model):
         assert not model.training
-        torch.rand(3)  # an evaluation that draws must not change training
-        self.seen.append(weights(model))
-        return {"score": self.values[len(self.seen) - 1]}
+        torch.rand(3)  # random numbers of an evaluation must not change training
+        self.weights.append(weights(model))
+        return {"score": self.values[len(self.weights) - 1]}
 
 
 def test_it_learns(tmp_path):
@@ -55,7 +55,7 @@ def test_log(tmp_path):
         assert line["samples_per_second"] > 0
         assert line["kl_weight"] == pytest.approx(1e-4 * 0.02 * (line["step"] - 1))  # linear annealing
         assert line["epoch"] == pytest.approx(line["step"] / 6)  # 22 examples in batches of 4
-    # Over a single step the terms add up.
+    # The terms of a single step add up.
     last = lines[-1]
     assert last["loss"] == pytest.approx(last["task_loss"] + last["kl_weight"] * last["kl"], rel=1e-5)
     assert [line["learning_rate"] for line in lines] == pytest.approx(
@@ -75,9 +75,9 @@ def test_annealing_counts_optimizer_steps(tmp_path):
     assert model.bam_step.item() == 9
 
 
-@pytest.mark.parametrize(("make", "rows"), [(lambda: classifier(True, **CALM), examples), (translator, pairs)])
+@pytest.mark.parametrize(("make", "rows"), [(lambda: classifier(True, **NO_DROPOUT), examples), (translator, pairs)])
 def test_accumulation_does_not_change_a_step(make, rows, tmp_path):
-    """Also where batches have different numbers of tokens: the loss is the mean over all of a step."""
+    """Also if batches have different numbers of tokens: the loss is the mean over all tokens of a step."""
     whole, parts = make(), make()
     recipe = RECIPE.replace(max_steps=3, batch_size=8)
     train(whole, rows(), collate, recipe, tmp_path / "1")
@@ -88,9 +88,9 @@ def test_accumulation_does_not_change_a_step(make, rows, tmp_path):
     )
 
 
-def test_the_first_step_is_that_of_adamw(tmp_path):
-    """Against torch, by hand: one step, clipped, with decay on matrices only."""
-    model, reference = classifier(True, **CALM), classifier(True, **CALM)
+def test_the_first_step_is_a_step_of_adamw(tmp_path):
+    """Compare with torch: one step, clipped, with decay on matrices only."""
+    model, reference = classifier(True, **NO_DROPOUT), classifier(True, **NO_DROPOUT)
     recipe = RECIPE.replace(max_steps=1, batch_size=22, warmup_steps=0, weight_decay=0.1, max_grad_norm=0.5)
     train(model, examples(), collate, recipe, tmp_path)
     reference.train()(**collate(list(examples()))).loss.backward()
@@ -103,7 +103,7 @@ def test_the_first_step_is_that_of_adamw(tmp_path):
     close(weights(model), weights(reference))
 
 
-def test_best_weights_come_back(tmp_path):
+def test_best_weights_are_loaded_at_the_end(tmp_path):
     model, scores = classifier(), Scores([0.1, 0.9, 0.9, 0.5])
     state = train(
         model,
@@ -114,17 +114,17 @@ def test_best_weights_come_back(tmp_path):
         best_model=BestModelTracker(scores, "score"),
     )
     assert state.best == {"step": 6, "score": 0.9, "scores": {"score": 0.9}}
-    assert same(weights(model), scores.seen[1])
-    assert not same(scores.seen[1], scores.seen[3])
+    assert same(weights(model), scores.weights[1])
+    assert not same(scores.weights[1], scores.weights[3])
 
 
-def test_less_can_be_better(tmp_path):
+def test_a_lower_score_can_be_better(tmp_path):
     best_model = BestModelTracker(Scores([3.0, float("nan"), 2.0]), "score", greater_is_better=False)
     state = train(classifier(), examples(), collate, RECIPE.replace(eval_steps=3), tmp_path, best_model=best_model)
     assert state.best["step"] == 9
 
 
-def test_patience(tmp_path):
+def test_early_stopping(tmp_path):
     best_model = BestModelTracker(Scores([0.5, 0.4, 0.3, 0.2]), "score")
     recipe = RECIPE.replace(eval_steps=2, early_stopping_patience=2)
     state = train(classifier(), examples(), collate, recipe, tmp_path, best_model=best_model)
@@ -139,7 +139,7 @@ def test_evaluation_does_not_change_training(tmp_path):
     assert same(weights(one), weights(other))
 
 
-def test_the_seed_decides(tmp_path):
+def test_weights_depend_on_the_seed(tmp_path):
     models = [classifier() for _ in range(3)]
     for i, (model, seed) in enumerate(zip(models, (1, 1, 2), strict=True)):
         torch.manual_seed(i)
@@ -148,7 +148,7 @@ def test_the_seed_decides(tmp_path):
     assert not same(weights(models[0]), weights(models[2]))
 
 
-def test_a_loss_that_is_no_number(tmp_path):
+def test_a_loss_that_is_not_finite(tmp_path):
     model = classifier()
     with torch.no_grad():
         model.classifier.bias.fill_(float("nan"))
@@ -156,7 +156,7 @@ def test_a_loss_that_is_no_number(tmp_path):
         train(model, examples(), collate, RECIPE, tmp_path)
 
 
-def test_frozen_weights_stay(tmp_path):
+def test_frozen_weights_do_not_change(tmp_path):
     model = classifier()
     model.get_input_embeddings().requires_grad_(False)
     before = weights(model)
@@ -168,7 +168,7 @@ def test_frozen_weights_stay(tmp_path):
 
 
 def test_mixed_precision(tmp_path):
-    """Weights stay in single precision, and the model is its own self again afterwards."""
+    """Weights stay in single precision, and the forward of the model is restored."""
     model = classifier()
     forward = model.forward.__func__
     train(model, examples(), collate, RECIPE.replace(precision="bf16"), tmp_path)

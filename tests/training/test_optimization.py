@@ -28,11 +28,11 @@ def test_groups():
         assert decay == (0.0 if name.endswith("bias") or "LayerNorm" in name else 0.1)
 
 
-def test_the_prior_has_the_same_rate_unless_it_is_given():
+def test_the_prior_has_the_same_learning_rate_by_default():
     assert {group["lr"] for group in parameter_groups(classifier(), Recipe(learning_rate=3e-4))} == {3e-4}
 
 
-def test_it_is_fused():
+def test_adamw_is_fused():
     assert make_optimizer(classifier(), Recipe()).defaults["fused"]
 
 
@@ -42,22 +42,22 @@ def test_nothing_to_train():
         parameter_groups(model, Recipe())
 
 
-def test_the_learning_rate_rises_and_falls():
-    shares = [learning_rate_factor(step, 4, 12) for step in range(12)]
-    assert shares[:4] == [0.25, 0.5, 0.75, 1.0]
-    assert shares[4:] == pytest.approx([1 - i / 8 for i in range(8)])
+def test_linear_warmup_and_decay():
+    factors = [learning_rate_factor(step, 4, 12) for step in range(12)]
+    assert factors[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert factors[4:] == pytest.approx([1 - i / 8 for i in range(8)])
     assert learning_rate_factor(0, 0, 5) == 1.0
     assert learning_rate_factor(2, 3, 3) == 1.0
 
 
-def test_warmup_is_a_number_or_a_share():
+def test_warmup_is_a_number_or_a_fraction():
     assert warmup_steps(Recipe(warmup_steps=0.1), 55) == 6
     assert warmup_steps(Recipe(warmup_steps=200), 800) == 200
     assert warmup_steps(Recipe(warmup_steps=200), 10) == 10
     assert warmup_steps(Recipe(warmup_steps=0), 10) == 0
 
 
-def test_rates_follow_their_own_highest():
+def test_each_group_has_its_own_peak():
     optimizer = make_optimizer(classifier(), Recipe(learning_rate=1e-4, prior_learning_rate=1e-2))
     set_learning_rate(optimizer, 0.5)
     set_learning_rate(optimizer, 0.25)

@@ -13,7 +13,7 @@ def draw():
 
 def test_states_survive_json():
     randomness.seed_all(1)
-    draw()  # leaves half of a pair of normal numbers behind
+    draw()  # leaves the second number of a normal pair in the state
     state = json.loads(json.dumps(randomness.random_state()))
     first = draw()
     randomness.restore(state)
@@ -21,13 +21,13 @@ def test_states_survive_json():
 
 
 def test_seeds_and_processes_differ():
-    draws = []
+    drawn = []
     for seed, process in ((0, 0), (0, 0), (0, 1), (1, 0)):
         randomness.seed_all(seed, process)
-        draws.append(draw())
-    assert draws[0] == draws[1]
+        drawn.append(draw())
+    assert drawn[0] == drawn[1]
     for one, two in ((0, 2), (0, 3), (2, 3)):
-        assert all(a != b for a, b in zip(draws[one], draws[two], strict=True))
+        assert all(a != b for a, b in zip(drawn[one], drawn[two], strict=True))
 
 
 def test_preserved():

@@ -27,7 +27,7 @@ def test_wrong_values(field, value, words):
         Recipe(**{field: value})
 
 
-def test_fields_that_do_not_exist():
+def test_unknown_fields():
     with pytest.raises(ValueError, match=r"'lr' is not a field of Recipe; the fields are learning_rate, "):
         Recipe.from_dict({"lr": 1e-4})
     with pytest.raises(
@@ -42,7 +42,7 @@ def test_whole_numbers_may_come_as_floats():
     assert isinstance(recipe.num_train_epochs, float)
 
 
-def test_there_and_back():
+def test_to_dict_and_from_dict():
     recipe = Recipe(learning_rate=1e-3, max_steps=5, bam={"preset": "BAM-LC", "layers": [0, 1]})
     assert recipe.bam == BamConfig.preset("BAM-LC", layers=(0, 1))
     assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe

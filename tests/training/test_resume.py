@@ -1,4 +1,4 @@
-"""A run that was stopped ends at the very weights of one that was not."""
+"""A resumed run has the weights of one that was not interrupted, bit for bit."""
 
 import json
 import os
@@ -30,12 +30,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def score(model):
-    """Best at step 14."""
+    """Return a score that is best at step 14."""
     return {"score": -abs(model.bam_step.item() - 14), "norm": model.classifier.weight.norm().item()}
 
 
 def go(folder, collator=collate, **options):
-    """A run with noise, dropout, annealing, accumulation, buckets and evaluations."""
+    """A run with noise, dropout, annealing, accumulation, batches of similar length and evaluations."""
     model = classifier()
     state = train(
         model, examples(), collator, RECIPE, folder, best_model=BestModelTracker(score, "score"), seed=3, **options
@@ -50,7 +50,7 @@ def uninterrupted(tmp_path_factory):
 
 
 def check(folder, model, state, uninterrupted):
-    """Best weights, last weights, optimizer, log and scores are equal to the bit."""
+    """Compare best weights, last weights, optimizer, log and scores: all are bit-equal."""
     other_folder, other_model, other_state = uninterrupted
     assert same(weights(model), weights(other_model))
     assert state == other_state
@@ -70,7 +70,7 @@ class Stopped(Exception):
 
 
 def stopping_at(batch):
-    """A collator that fails at this batch."""
+    """Return a collator that fails at this batch."""
     left = iter(range(batch))
 
     def collator(features):
@@ -82,35 +82,35 @@ def stopping_at(batch):
 
 
 @pytest.mark.parametrize("batch", [0, 9, 15, 39])
-def test_stopped(batch, tmp_path, uninterrupted):
+def test_interrupted(batch, tmp_path, uninterrupted):
     """Before the first checkpoint, within a step, after one and just before the end."""
     with pytest.raises(Stopped):
         go(tmp_path, stopping_at(batch))
-    random.random(), torch.rand(3)  # the state of this process is of no account
+    random.random(), torch.rand(3)  # the random state of this process has no effect
     check(tmp_path, *go(tmp_path, resume=True), uninterrupted)
 
 
-def test_a_torn_checkpoint(tmp_path, uninterrupted):
+def test_an_incomplete_checkpoint(tmp_path, uninterrupted):
     with pytest.raises(Stopped):
         go(tmp_path, stopping_at(15))
-    (newest,) = (tmp_path / "checkpoints").glob("step-00000007")  # the first evaluation is the best so far
-    content = (newest / "optimizer.safetensors").read_bytes()
-    (newest / "optimizer.safetensors").write_bytes(content[: len(content) // 2])
+    (last,) = (tmp_path / "checkpoints").glob("step-00000007")  # the first evaluation is the best so far
+    content = (last / "optimizer.safetensors").read_bytes()
+    (last / "optimizer.safetensors").write_bytes(content[: len(content) // 2])
     check(tmp_path, *go(tmp_path, resume=True), uninterrupted)
 
 
-def test_a_run_that_is_done(uninterrupted):
+def test_a_finished_run(uninterrupted):
     folder, *_ = uninterrupted
     check(folder, *go(folder, resume=True, collator=stopping_at(0)), uninterrupted)
 
 
-def test_without_resume_it_begins_anew(tmp_path, uninterrupted):
+def test_without_resume_training_starts_again(tmp_path, uninterrupted):
     with pytest.raises(Stopped):
         go(tmp_path, stopping_at(15))
     check(tmp_path, *go(tmp_path), uninterrupted)
 
 
-def test_other_settings_are_refused(tmp_path):
+def test_other_settings_raise(tmp_path):
     with pytest.raises(Stopped):
         go(tmp_path, stopping_at(15))
     rows, best_model = examples(), BestModelTracker(score, "score")
@@ -142,7 +142,7 @@ def test_killed(tmp_path, uninterrupted):
 
 
 def kill_often(folder):
-    """In a process of its own: forks one run after the other, and kills all but the last."""
+    """Fork one run after the other, in a separate process, and kill all but the last."""
     folder = Path(folder)
 
     def logged(step):

@@ -1,4 +1,4 @@
-"""Whole runs on a tiny model and tiny data, as a command line starts them."""
+"""Complete runs of the command line on a tiny model and tiny data."""
 
 import csv
 import json
@@ -15,7 +15,7 @@ from hf_bam.cli import main
 from hf_bam.training.files import read_yaml
 
 SHORT = ["--recipe", "fast", "--lr", "1e-2", "--batch_size", "8", "--epochs", "4"]
-NO_DOUBT = ["--samples", "0"]  # and so no report, which takes the most time
+NO_SAMPLES = ["--samples", "0"]  # and no report, which takes most of the time
 
 
 def results(folder):
@@ -29,7 +29,7 @@ def bayesian(custom, tmp_path_factory):
     return folder
 
 
-def test_scores_and_doubt(bayesian):
+def test_scores_and_uncertainty(bayesian):
     found = results(bayesian)
     assert found["scores"]["validation"]["accuracy"] > 0.9
     assert [row["method"] for row in found["uncertainty"]["validation"]] == [
@@ -42,7 +42,7 @@ def test_scores_and_doubt(bayesian):
     assert found["steps"] == 24
 
 
-def test_the_model_is_the_one_that_was_scored(bayesian, tokenizer, data_folder):
+def test_the_saved_model_has_the_scores(bayesian, tokenizer, data_folder):
     model = hf_bam.from_pretrained(bayesian / "model")
     assert hf_bam.get_config(model).k == 2.0
     with (data_folder / "validation.csv").open() as file:
@@ -50,11 +50,11 @@ def test_the_model_is_the_one_that_was_scored(bayesian, tokenizer, data_folder):
     batch = tokenizer([row["text"] for row in rows], padding=True, return_tensors="pt")
     with torch.no_grad():
         indices = model(**batch).logits.argmax(-1).tolist()
-    said = [model.config.id2label[index] for index in indices]
-    right = [label == row["label"] for label, row in zip(said, rows, strict=True)]
+    predicted = [model.config.id2label[index] for index in indices]
+    right = [label == row["label"] for label, row in zip(predicted, rows, strict=True)]
     assert results(bayesian)["scores"]["validation"]["accuracy"] == pytest.approx(sum(right) / len(right))
     written = (bayesian / "predictions" / "custom-validation.tsv").read_text().split("\n")[1:-1]
-    assert [line.split("\t")[1] for line in written] == said
+    assert [line.split("\t")[1] for line in written] == predicted
 
 
 def test_files(bayesian):
@@ -70,14 +70,14 @@ def test_files(bayesian):
     assert "validation accuracy" in card
 
 
-def test_the_config_gives_the_same_run(bayesian, tmp_path):
-    assert main(["custom", "--config", str(bayesian / "config.yaml"), *NO_DOUBT, "--output", str(tmp_path)]) == 0
+def test_a_run_from_its_config_is_the_same(bayesian, tmp_path):
+    assert main(["custom", "--config", str(bayesian / "config.yaml"), *NO_SAMPLES, "--output", str(tmp_path)]) == 0
     one, other = (load_file(folder / "model" / "model.safetensors") for folder in (bayesian, tmp_path))
     assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
     assert read_yaml(tmp_path / "config.yaml") == {**read_yaml(bayesian / "config.yaml"), "num_samples": 0}
 
 
-def test_a_run_that_is_done_is_not_done_again(bayesian, custom, capsys):
+def test_a_finished_run_is_not_repeated(bayesian, custom, capsys):
     before = (bayesian / "results.json").stat().st_mtime_ns
     again = ["custom", *custom, *SHORT, "--samples", "3", "--output", str(bayesian), "--resume"]
     assert main([*again, "--lr", "1e-3"]) == 2
@@ -88,7 +88,7 @@ def test_a_run_that_is_done_is_not_done_again(bayesian, custom, capsys):
 
 
 def test_plain_attention(custom, tmp_path):
-    assert main(["custom", *custom, *SHORT, *NO_DOUBT, "--output", str(tmp_path), "--attention", "plain"]) == 0
+    assert main(["custom", *custom, *SHORT, *NO_SAMPLES, "--output", str(tmp_path), "--attention", "plain"]) == 0
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
     assert not hf_bam.is_patched(model)
     assert not (tmp_path / "model" / "bam.safetensors").exists()
@@ -97,8 +97,8 @@ def test_plain_attention(custom, tmp_path):
 
 
 def test_adapters(custom, model_folder, tmp_path):
-    """Queries and values get adapters; of the rest only the prior and the classifier change."""
-    assert main(["custom", *custom, *SHORT, *NO_DOUBT, "--output", str(tmp_path), "--lora", "--epochs", "8"]) == 0
+    """Queries and values have adapters; of the other weights only the prior and the classifier change."""
+    assert main(["custom", *custom, *SHORT, *NO_SAMPLES, "--output", str(tmp_path), "--lora", "--epochs", "8"]) == 0
     assert results(tmp_path)["scores"]["validation"]["accuracy"] > 0.9
     load = AutoModelForSequenceClassification.from_pretrained
     before, after = (load(folder).state_dict() for folder in (model_folder, tmp_path / "model"))
@@ -118,7 +118,7 @@ def test_adapters(custom, model_folder, tmp_path):
 
 
 def test_seeds(custom, tmp_path, capsys):
-    short = ["--max_steps", "2", *NO_DOUBT, "--output", str(tmp_path), "--seeds", "0", "1", "2"]
+    short = ["--max_steps", "2", *NO_SAMPLES, "--output", str(tmp_path), "--seeds", "0", "1", "2"]
     assert main(["custom", *custom, "--recipe", "fast", *short]) == 0
     scores = [results(tmp_path / "custom" / f"seed-{seed}")["scores"]["validation"]["accuracy"] for seed in range(3)]
     summary = json.loads((tmp_path / "summary.json").read_text())
@@ -130,13 +130,13 @@ def test_seeds(custom, tmp_path, capsys):
 
 
 def test_limit(custom, tmp_path):
-    short = ["--max_steps", "1", *NO_DOUBT, "--limit", "6", "--output", str(tmp_path)]
+    short = ["--max_steps", "1", *NO_SAMPLES, "--limit", "6", "--output", str(tmp_path)]
     assert main(["custom", *custom, *short]) == 0
     assert results(tmp_path)["rows"] == {"train": 6, "validation": 6, "test": 2}
 
 
-def test_rows_held_out_choose_the_checkpoint(custom, tmp_path):
-    short = ["--max_steps", "2", "--eval_steps", "1", *NO_DOUBT, "--output", str(tmp_path)]
+def test_held_out_rows_select_the_checkpoint(custom, tmp_path):
+    short = ["--max_steps", "2", "--eval_steps", "1", *NO_SAMPLES, "--output", str(tmp_path)]
     assert main(["custom", *custom, *short, "--holdout", "9"]) == 0
     found = results(tmp_path)
     assert found["rows"] == {"train": 35, "holdout": 9, "validation": 14, "test": 2}
@@ -145,8 +145,8 @@ def test_rows_held_out_choose_the_checkpoint(custom, tmp_path):
 
 
 def test_push(custom, tmp_path, hub):
-    """To a Hub on this machine, and back."""
-    short = ["--max_steps", "1", *NO_DOUBT, "--output", str(tmp_path), "--push_to_hub", "--hub_model_id", "me/films"]
+    """Push to a local Hub and load from there."""
+    short = ["--max_steps", "1", *NO_SAMPLES, "--output", str(tmp_path), "--push_to_hub", "--hub_model_id", "me/films"]
     assert main(["custom", *custom, "--recipe", "fast", *short]) == 0
     batch = {"input_ids": torch.tensor([[101, 2204, 2143, 102]])}
     pushed, kept = (hf_bam.from_pretrained(place) for place in ("me/films", tmp_path / "model"))

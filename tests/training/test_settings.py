@@ -1,3 +1,5 @@
+"""Settings of a run: recipes, layers, checks."""
+
 from dataclasses import make_dataclass
 
 import pytest
@@ -8,7 +10,7 @@ from hf_bam.families.presets import TABLE_9
 from hf_bam.fields import check_fields
 from hf_bam.tasks import TASKS, get_task
 from hf_bam.training import resolve
-from hf_bam.training.files import parse_value, read_yaml, write_yaml
+from hf_bam.training.files import read_yaml, write_yaml
 from hf_bam.training.settings import RECIPES, merge, recipe_layers
 
 BASE = {"task_name": "mrpc", "model_name_or_path": "some/model"}
@@ -29,7 +31,7 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_the_papers_recipes(name):
+def test_recipes_of_the_paper(name):
     task, _, version = name.partition("-") if name.startswith("squad") else (name, "", "")
     options = {"version": version} if version else {}
     recipe = resolve(
@@ -50,8 +52,8 @@ def test_the_papers_recipes(name):
         ({"task_name": "translation", "model_name_or_path": "scratch"}, 0.1),
     ],
 )
-def test_the_fast_recipe_has_noise_in_place_of_dropout(settings, dropout):
-    """The model's own rate, None, where there is no noise, and for translation, which is better with both."""
+def test_the_fast_recipe_has_noise_instead_of_dropout(settings, dropout):
+    """None, the rate of the model, with plain attention and for translation."""
     assert resolve({"model_name_or_path": "some/model", "recipe": "fast", **settings}).recipe.dropout == dropout
 
 
@@ -66,7 +68,7 @@ def test_the_fast_recipe_has_noise_in_place_of_dropout(settings, dropout):
         ({"task_name": "translation", "model_name_or_path": "scratch"}, 2),
     ],
 )
-def test_the_fast_recipe_has_less_noise_where_it_did_better(settings, k):
+def test_the_fast_recipe_has_less_noise_for_pairs_of_texts(settings, k):
     assert resolve({"model_name_or_path": "some/model", "recipe": "fast", **settings}).recipe.bam.k == k
 
 
@@ -79,7 +81,7 @@ def test_every_task_has_a_recipe(recipe, task):
     assert job.recipe.freeze_embeddings == (recipe == "fast" and task not in ("cola", "sst-2", "translation"))
 
 
-def test_later_layers_win():
+def test_later_layers_override_earlier_ones():
     paper = {**BASE, "recipe": "paper"}
     file = {"learning_rate": 1e-3, "num_train_epochs": 7, "bam": {"k": 3.0, "beta": 2.0}}
     line = {"learning_rate": 5e-4, "bam": {"k": 4.0}}
@@ -89,7 +91,7 @@ def test_later_layers_win():
     assert recipe.bam.kl_weight == TABLE_9["mrpc"]["kl_weight"]
 
 
-def test_a_preset_begins_anew():
+def test_a_preset_replaces_earlier_settings():
     recipe = resolve(
         {**BASE, "recipe": "paper"}, {"bam": {"beta": 2.0}}, {"bam": {"preset": "bam-lc", "sigma": 0.5}}
     ).recipe
@@ -98,7 +100,7 @@ def test_a_preset_begins_anew():
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_another_family_drops_settings_that_it_does_not_have(recipe, tmp_path):
-    """The recipe sets k, in the fast one by itself and in the paper's by a preset; what both families have is kept."""
+    """The fast recipe sets k itself, the paper's by a preset; settings of both families are kept."""
     base = {**BASE, "recipe": recipe}
     assert "k" in resolve(base).recipe.bam.to_dict()
     job = resolve(base, {"bam": {"d_mid": 7}}, {"bam": {"family": "lognormal", "sigma": 0.5}})
@@ -115,11 +117,11 @@ def test_a_setting_of_another_family_in_the_same_layer_is_an_error():
         resolve({**BASE, "recipe": "fast"}, {"bam": {"sigma": 2.0}})
 
 
-def test_the_file_may_name_the_recipe():
+def test_a_file_may_name_the_recipe():
     assert resolve({**BASE, "recipe": "paper"}, {"recipe": "fast"}).recipe.freeze_embeddings
 
 
-def test_what_is_written_can_be_fed_back(tmp_path):
+def test_resolve_takes_written_settings(tmp_path):
     layers = {
         "recipe": "paper",
         "task_name": "squad",
@@ -206,8 +208,8 @@ def test_options_of_the_wrong_type(task, option, value, words):
         get_task(task, **{**columns, option: value})
 
 
-def test_types_of_a_task_that_is_not_ours():
-    """With annotations that are types, and with some that are not known."""
+def test_fields_of_another_task():
+    """With annotations that are types, and with one that is not known."""
     made = make_dataclass("Mine", [("rows", int), ("name", str | None), ("parts", tuple[int, ...]), ("on", bool)])
     check_fields(made(3, None, "anything", True))
     for values, words in (((3.5, None, (), True), "rows=3.5"), ((3, 5, (), True), "name=5"), ((3, "", (), 1), "on=1")):
@@ -221,20 +223,20 @@ def test_types_of_a_task_that_is_not_ours():
         ([], None, 800),
         ([{"num_train_epochs": 2}], 2, None),
         ([{"max_steps": 9}], None, 9),
-        ([{"max_steps": None}], 5, None),  # as the recipe has for tasks without steps of their own
+        ([{"max_steps": None}], 5, None),  # the default of the recipe
         ([{"max_steps": 9}, {"num_train_epochs": 2}], 2, None),
         ([{"num_train_epochs": 2}, {"max_steps": 9}], None, 9),
         ([{"num_train_epochs": 2}, {"max_steps": 9}, {"max_steps": None}], 2, None),
         ([{"num_train_epochs": 2, "max_steps": None}], 2, None),
     ],
 )
-def test_epochs_or_steps_whichever_is_said_last(layers, epochs, steps):
+def test_epochs_and_steps_replace_each_other(layers, epochs, steps):
     recipe = resolve({**BASE, "recipe": "paper"}, *layers).recipe
     assert recipe.max_steps == steps
     assert epochs is None or recipe.num_train_epochs == epochs
 
 
-def test_epochs_or_steps_when_fed_back(tmp_path):
+def test_epochs_or_steps_in_written_settings(tmp_path):
     for given in ({"num_train_epochs": 2}, {"max_steps": 9}):
         job = resolve({**BASE, "recipe": "paper"}, given)
         write_yaml(tmp_path / "config.yaml", job.to_dict())
@@ -251,84 +253,14 @@ def test_a_version_is_text():
     )
 
 
-def test_numbers_of_yaml():
-    """YAML 1.1 would take the first three for strings."""
-    values = [parse_value(text) for text in ("1e-4", "2E5", "-3.5e+2", "0.1", "3", "none", "true", "fp32", "[0, -1]")]
-    assert values == [1e-4, 2e5, -350.0, 0.1, 3, None, True, "fp32", [0, -1]]
-    assert isinstance(parse_value("3"), int)
-
-
-TEXTS = [
-    "12:30:45",
-    "1_000",
-    "0o17",
-    "0x10",
-    "007",
-    "1_0.5",
-    "yes",
-    "no",
-    "on",
-    "Off",
-    "y",
-    "2020-01-01",
-    ".inf",
-    ".NaN",
-]
-
-
-@pytest.mark.parametrize("text", [*TEXTS, "1e", "0b1", "1,5", "٣"])
-def test_what_is_no_plain_number_stays_text(text, tmp_path):
-    """YAML 1.1 has numbers to the base of 60, 16 and 8, dates, and several truths."""
-    assert parse_value(text) == text
-    (tmp_path / "config.yaml").write_text(f"a: {text}\n")
-    assert read_yaml(tmp_path / "config.yaml") == {"a": text}
-
-
-@pytest.mark.parametrize("text", ["#5", "5 # five", "a: b", "[0", "", "~", "!!int 5", "&a 5", "--- 5"])
-def test_a_command_line_is_no_yaml(text):
-    assert parse_value(text) == text
-
-
-@pytest.mark.parametrize("text", [*TEXTS, "1e-4", "5", "true", "null", ".5", "2.0", "none"])
-def test_text_comes_back_as_text(text, tmp_path):
-    job = resolve({"task_name": "translation", "model_name_or_path": text, "options": {"prefix": text}})
-    write_yaml(tmp_path / "config.yaml", job.to_dict())
-    assert resolve(read_yaml(tmp_path / "config.yaml")) == job
-    strict = yaml.safe_load((tmp_path / "config.yaml").read_text())  # any reader sees the same
-    assert (strict["model_name_or_path"], strict["options"]["prefix"]) == (text, text)
-
-
-def test_anchors(tmp_path):
-    (tmp_path / "config.yaml").write_text("bam: &b {k: 2, beta: 1}\noptions: {<<: *b, k: 3}\n")
-    assert read_yaml(tmp_path / "config.yaml")["options"] == {"k": 3, "beta": 1}
-
-
-def test_none_in_a_file_is_none_where_a_number_may_be_missing(tmp_path):
+def test_none_in_a_file(tmp_path):
     (tmp_path / "config.yaml").write_text("max_grad_norm: none\nbam: {prior: none}\n")
     recipe = resolve(BASE, read_yaml(tmp_path / "config.yaml")).recipe
     assert (recipe.max_grad_norm, recipe.bam.prior) == (None, "none")
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("lr: [", "is not YAML"),
-        ("- lr", "expected settings"),
-        (None, "cannot be read: No such file"),
-        ("lr: 1\nseed: 3\nlr: 2\n", "'lr' is given twice .* line 3"),
-        ("bam: {k: 1, 'k': 2}\n", "'k' is given twice"),
-    ],
-)
-def test_files_that_are_wrong(content, words, tmp_path):
-    path = tmp_path / "config.yaml"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(ValueError, match=words):
-        read_yaml(path)
-
-
 def test_recipes_are_plain_yaml():
-    """Any YAML reader sees the same numbers in them."""
+    """Any YAML reader reads the same numbers."""
     from importlib import resources
 
     for name in RECIPES:

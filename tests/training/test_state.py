@@ -1,4 +1,4 @@
-"""A checkpoint that does not fit the run is an error that names the tensor and the file, and changes nothing."""
+"""A checkpoint that does not fit the run raises an error that names the file and the tensor, and changes nothing."""
 
 import json
 import shutil
@@ -9,14 +9,14 @@ from safetensors.torch import load_file, save
 
 from hf_bam.training import BestModelTracker, Recipe, train
 
-from .cases import CALM, classifier, collate, examples, rewrite, same, weights
+from .cases import NO_DROPOUT, classifier, collate, examples, rewrite, same, weights
 from .test_resume import Stopped, stopping_at
 
 RECIPE = Recipe(learning_rate=5e-3, batch_size=8, max_steps=6, save_steps=2, logging_steps=1)
 
 
 def go(folder, model=None, collator=collate, recipe=RECIPE, rows=None, **options):
-    model = model or classifier(plain=True, **CALM)
+    model = model or classifier(plain=True, **NO_DROPOUT)
     return train(model, rows or examples(), collator, recipe, folder, **options)
 
 
@@ -34,7 +34,7 @@ def folder(stopped, tmp_path):
 
 
 def change(folder, file, action):
-    """Changes the tensors of a file; the checkpoint counts as whole nevertheless."""
+    """Change the tensors of a file and its digest, so that the checkpoint is complete."""
     path = folder / "checkpoints" / "step-00000004" / f"{file}.safetensors"
     tensors = load_file(path)
     action(tensors)
@@ -82,7 +82,7 @@ CLASSIFIER = "classifier.weight"
 )
 def test_tensors_that_do_not_fit(folder, file, action, words):
     change(folder, file, action)
-    model = classifier(plain=True, **CALM)
+    model = classifier(plain=True, **NO_DROPOUT)
     before = weights(model)
     with pytest.raises(ValueError, match=rf"step-00000004/{file}\.safetensors does not fit: .*{words}"):
         go(folder, model, resume=True)
@@ -90,10 +90,10 @@ def test_tensors_that_do_not_fit(folder, file, action, words):
     assert (folder / "checkpoints" / "step-00000004").exists()
 
 
-def test_the_best_weights_have_to_fit_as_well(folder):
-    """They are read at the end of training, and looked at before it goes on."""
+def test_the_best_weights_have_to_fit(folder):
+    """They are loaded at the end of training, and checked when it resumes."""
     best_model = BestModelTracker(lambda model: {"score": -1.0}, "score")
-    recipe, run = RECIPE.replace(eval_steps=2), folder.with_name("judged")
+    recipe, run = RECIPE.replace(eval_steps=2), folder.with_name("evaluated")
     with pytest.raises(Stopped):
         go(run, collator=stopping_at(5), best_model=best_model, recipe=recipe)
     best = run / "checkpoints" / "step-00000002"
@@ -109,9 +109,9 @@ def test_the_best_weights_have_to_fit_as_well(folder):
         go(run, collator=stopping_at(0), best_model=best_model, recipe=recipe, resume=True)
 
 
-def test_parameters_that_were_never_trained_need_no_state(tmp_path):
+def test_parameters_without_a_gradient_have_no_state(tmp_path):
     """A layer that the loss does not reach."""
-    make = lambda: classifier(plain=True, **CALM)  # noqa: E731
+    make = lambda: classifier(plain=True, **NO_DROPOUT)  # noqa: E731
     one, other = make(), make()
     for model in (one, other):
         model.spare = torch.nn.Linear(2, 2)
@@ -120,7 +120,7 @@ def test_parameters_that_were_never_trained_need_no_state(tmp_path):
     assert go(tmp_path, other, resume=True).step == 6
 
 
-def test_values_that_are_missing_or_of_another_step(folder):
+def test_missing_values_and_another_step(folder):
     path = folder / "checkpoints" / "step-00000004" / "state.json"
     values = json.loads(path.read_text())
     rewrite(path, json.dumps({**values, "step": 2}).encode())
@@ -132,7 +132,7 @@ def test_values_that_are_missing_or_of_another_step(folder):
         go(folder, resume=True)
 
 
-def test_a_file_that_is_none_of_tensors(folder):
+def test_a_file_without_tensors(folder):
     rewrite(folder / "checkpoints" / "step-00000004" / "model.safetensors", b"nothing")
     with pytest.raises(ValueError, match=r"step-00000004/model\.safetensors cannot be read"):
         go(folder, resume=True)
@@ -147,11 +147,11 @@ def test_other_rows(folder):
     assert go(folder, rows=moved, resume=True).step == 6
 
 
-def test_other_weights_that_are_not_trained(tmp_path):
-    """Checkpoints leave them to the model, so that has to be the same."""
+def test_other_frozen_weights(tmp_path):
+    """Checkpoints do not contain them, so the model must have the same ones."""
 
     def make(change=0.0):
-        model = classifier(plain=True, **CALM)
+        model = classifier(plain=True, **NO_DROPOUT)
         model.get_input_embeddings().requires_grad_(False)
         model.get_input_embeddings().weight[5] += change
         return model
