@@ -40,8 +40,8 @@ def test_snippets_run(page, capsys, tmp_path, monkeypatch):
     printed = capsys.readouterr().out
     if expected := blocks(page, "text"):
         assert NUMBER.sub("#", printed) == NUMBER.sub("#", expected[0])
-        for ours, said in zip(NUMBER.findall(printed), NUMBER.findall(expected[0]), strict=True):
-            assert float(ours) == pytest.approx(float(said), abs=0.03)
+        for ours, stated in zip(NUMBER.findall(printed), NUMBER.findall(expected[0]), strict=True):
+            assert float(ours) == pytest.approx(float(stated), abs=0.03)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
