@@ -31,8 +31,8 @@ class Uncertainty:
         std: standard deviation of that probability over the samples.
         p_value: p-value of the t-test between the mean probabilities of the two most probable classes, as in the
             paper's PAvPU; NaN for a single sample.
-        significant: the p-value is below the threshold. It says that there are enough samples to tell the two means
-            apart. It is not a confidence: a lead of 0.51 to 0.49 is significant when the samples agree on it. Use
+        significant: the p-value is below the threshold. There are enough samples to distinguish the two means.
+            It is not a confidence: a lead of 0.51 to 0.49 is significant when the samples agree on it. Use
             `probability` for the confidence in the label, `entropy` and `epistemic` for the uncertainty of the model.
         entropy: total uncertainty: entropy of the mean distribution, in nats; the sum of the next two.
         aleatoric: mean entropy of the samples: uncertainty that remains when the model is known.

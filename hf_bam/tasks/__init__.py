@@ -1,4 +1,9 @@
-"""Tasks to finetune on."""
+"""Tasks to finetune on: GLUE, SQuAD, translation, sentiment and the user's own data.
+
+A [`Task`][hf_bam.tasks.base.Task] loads rows, encodes them for training, declares how a predictor reads them, and
+scores the predictions. A new task is a file in this package and a line in `TASKS`. Tasks import `prediction`,
+`evaluation`, `patching` and `fields`; `training` uses them through the base class only.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _make(module: str, kind: str, /, **options: Any) -> Task:
-    """Imports a task when it is asked for, not before."""
+    """Import the module of a task when the task is built, and build it."""
     task: Task = getattr(import_module(f".{module}", __name__), kind)(**options)
     return task
 
@@ -27,11 +32,11 @@ TASKS: dict[str, Callable[..., Task]] = {
     "squad": partial(_make, "squad", "Squad"),
     "translation": partial(_make, "translation", "Translation"),
 }
-"""Every task by its name. A new one is a file in this folder and a line here."""
+"""Tasks by name."""
 
 
 def get_task(name: str, /, **options: Any) -> Task:
-    """The task of this name; `options` are the fields of its class."""
+    """Return the task of this name; `options` are the fields of its class."""
     if name not in TASKS:
         raise ValueError(f"name={name!r} is not a task; choose one of {', '.join(TASKS)}.")
     return TASKS[name](**options)

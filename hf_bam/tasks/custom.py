@@ -1,4 +1,4 @@
-"""One's own classification or regression."""
+"""Classification or regression on the user's own files."""
 
 from __future__ import annotations
 
@@ -21,28 +21,26 @@ from .readers import INTEGER, NUMBER, READERS, Record
 
 FORMATS = ", ".join(READERS)
 MISSING = r"|(?i:[-+]?(nan|inf|infinity)|null|<na>|nat)|None"
-"""What programs write where there is no label. `none`, `n/a` and `NA` are names of classes in some data."""
+"""Values that programs write for a missing label. `none`, `n/a` and `NA` are names of classes in some data."""
 
 
 @dataclass(frozen=True)
 class Custom(SentenceTask):
-    """Sentences or pairs with labels, from files that are called train, validation (or dev) and test.
+    """Sentences or pairs with labels, from files with the names train, validation (or dev) and test.
 
-    Labels are names or integers, and the classes are those of the training file; spaces around them do not count. What
-    stands for a missing value (nothing, nan, null, None) is an error. With `regression` they are numbers.
-    A test file may be absent. With labels it is a further set to evaluate on, without them one to predict.
-
-    Attributes:
-        text_column: of the sentence.
-        label_column: of the label.
-        pair_column: of the second sentence, for pairs.
-        regression: the label is a number to be predicted, not a class.
+    Labels are names or integers, and the classes are those of the training file; whitespace around them is ignored.
+    A missing value (nothing, nan, null, None) is an error. With `regression` labels are numbers. A test file may be
+    absent. With labels it is a further set to evaluate on, without them a set to predict.
     """
 
     text_column: str
+    """Column of the sentence."""
     label_column: str
+    """Column of the label."""
     pair_column: str | None = None
+    """Column of the second sentence, for pairs."""
     regression: bool = False
+    """The label is a number, not a class."""
 
     @property
     def name(self) -> str:
@@ -57,7 +55,7 @@ class Custom(SentenceTask):
         return [self.text_column] if self.pair_column is None else [self.text_column, self.pair_column]
 
     def measure(self, labels: list[Any], predictions: list[Any]) -> dict[str, float]:
-        """Accuracy and macro F1; for regression the correlations and the root of the mean squared error."""
+        """Return accuracy and macro F1; for regression the correlations and the root of the mean squared error."""
         if not self.regression:
             return macro_f1(labels, predictions)
         scores = correlations(labels, predictions)
@@ -89,7 +87,7 @@ class Custom(SentenceTask):
         return make_rows(texts, labels, names)
 
     def _classes(self, records: list[Record]) -> list[str]:
-        """The classes that occur: integers in their order, other names in that of the alphabet."""
+        """Return the classes that occur: integers in their order, other names in alphabetical order."""
         names = sorted({self._class(record) for record in records})
         if len(names) < 2:
             raise records[0].error(f"at least two classes in column {self.label_column!r}", names)

@@ -1,7 +1,7 @@
-"""The nine tasks of GLUE, as a table.
+"""The nine tasks of GLUE, in a table.
 
-Files are those of the official archives: a folder for each task, with tabs between the columns and quotes that are
-plain text. Without files the rows come from the Hub.
+Files are those of the official archives: a folder for each task, with tabs between the columns; quotes are plain text.
+Without files the rows come from the Hub.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ logger = logging.getLogger(__name__)
 
 HUB = "nyu-mll/glue"
 PARTS = {"": "", "_matched": "-m", "_mismatched": "-mm"}
-"""Endings of split names, and those of the prediction files."""
+"""Endings of split names and those of the prediction files."""
 LOWEST, HIGHEST = 0.0, 5.0  # similarity in STS-B
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What is particular to a task.
+    """Description of a task.
 
     Attributes:
-        folder: of the official archive; prediction files are named after it.
+        folder: folder of the official archive; prediction files are named after it.
         texts: columns of the sentences in the files.
         label: column of the label in the files.
-        names: the classes in the order of the Hub; none for a number from 0 to 5.
-        spelled: files hold the names of the classes, not their indices.
-        measure: gives the scores.
-        metric: the one of them that GLUE averages over tasks.
-        hub_texts: columns of the sentences on the Hub, where they differ.
-        header: columns of the labelled files, where these do not begin with them.
-        index: column of the test file that names a row.
+        names: classes in the order of the Hub; none for a number from 0 to 5.
+        spelled: files contain the names of the classes, not their indices.
+        measure: function that computes the scores.
+        metric: the score that GLUE averages over tasks.
+        hub_texts: columns of the sentences on the Hub, if they differ.
+        header: columns of the labelled files, if these have no header.
+        index: column of the test file that identifies a row.
         parts: endings of the names of the dev and test sets.
-        undecided: what stands for a label that the annotators did not agree on; such rows are left out.
-        broken: whether the published labelled files have lines with missing columns; they are left out.
+        undecided: label of rows on which the annotators did not agree; such rows are skipped.
+        broken: the published labelled files have lines with missing columns, which are skipped.
     """
 
     folder: str
@@ -136,7 +136,7 @@ class Glue(SentenceTask):
         return self.spec.measure(labels, predictions)
 
     def load(self, data_dir: Path | None) -> Data:
-        """The rows; `data_dir` is the folder of the task, or the one that holds the folders of all tasks.
+        """Return the rows; `data_dir` is the folder of the task, or the one with the folders of all tasks.
 
         The sets are named after the files: train, dev (dev_matched and dev_mismatched for MNLI), and test likewise. A
         test file is only needed for a submission and may be absent.
@@ -145,7 +145,7 @@ class Glue(SentenceTask):
 
     def _from_files(self, data_dir: Path) -> Data:
         own = self.spec.folder
-        folder = next((place for place in (data_dir / own, data_dir) if (place / "train.tsv").is_file()), None)
+        folder = next((path for path in (data_dir / own, data_dir) if (path / "train.tsv").is_file()), None)
         if folder is None:
             raise DataError(f"{data_dir}: expected {own}/train.tsv or train.tsv in this folder, found neither.")
         tests = {part: folder / f"test{part}.tsv" for part in self.spec.parts}
@@ -208,7 +208,7 @@ class Glue(SentenceTask):
         )
 
     def file_stem(self, split: str) -> str:
-        """As the benchmark asks for it: MRPC for the set test, MNLI-mm for test_mismatched."""
+        """Return the name that the benchmark requires: MRPC for the set test, MNLI-mm for test_mismatched."""
         endings = {f"test{part}": PARTS[part] for part in self.spec.parts}
         return self.spec.folder + endings.get(split, f"-{split}")
 

@@ -1,6 +1,6 @@
 """Scores of GLUE by their official definitions, as fractions.
 
-All take (N,) labels and (N,) predictions. `average` is the mean of a task's two metrics.
+All functions take (N,) labels and (N,) predictions. `average` is the mean of the two metrics of a task.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ def only_accuracy(labels: Values, predictions: Values) -> dict[str, float]:
 
 
 def matthews(labels: Values, predictions: Values) -> dict[str, float]:
-    """Matthews' correlation; 0 where the labels or the predictions are all of one class."""
+    """Return Matthews' correlation; 0 when the labels or the predictions are all of one class."""
     return {"matthews": metrics.mcc(labels, predictions)}
 
 
 def accuracy_f1(labels: Values, predictions: Values) -> dict[str, float]:
-    """Accuracy, and F1 of class 1: 0 where that class is never predicted rightly."""
+    """Return accuracy and the F1 of class 1, which is 0 when that class is never predicted correctly."""
     return _with_average(accuracy=metrics.accuracy(labels, predictions), f1=metrics.f1(labels, predictions))
 
 
 def macro_f1(labels: Values, predictions: Values) -> dict[str, float]:
-    """Accuracy, and the mean of the F1 of every class that occurs in the labels or the predictions."""
+    """Return accuracy and the mean F1 over the classes that occur in the labels or the predictions."""
     return {
         "accuracy": metrics.accuracy(labels, predictions),
         "macro_f1": metrics.f1(labels, predictions, average="macro"),
@@ -39,10 +39,10 @@ def macro_f1(labels: Values, predictions: Values) -> dict[str, float]:
 
 
 def correlations(labels: Values, predictions: Values) -> dict[str, float]:
-    """Pearson's and Spearman's correlation.
+    """Return Pearson's and Spearman's correlation.
 
-    A constant has no correlation with anything. Here it is 0, the score of a model that tells nothing apart, so that
-    such a checkpoint can be compared with others.
+    The correlation with a constant, which is not defined, is 0 here, so that a checkpoint with constant predictions
+    can be compared with others.
     """
     return _with_average(pearson=metrics.pearson(labels, predictions), spearman=metrics.spearman(labels, predictions))
 

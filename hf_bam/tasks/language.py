@@ -1,17 +1,17 @@
-"""A small parallel language: a plain English and a made-up language, from one grammar.
+"""A small parallel corpus: plain English and an artificial language, from one grammar.
 
     yesterday the farmer and a dog took the old boats away near the lake.
     tesho dorem lo tolvo ke kerro lor loshor thet loin flanoin brimoin minutoi.
 
-What a translator has to learn:
+A translation model has to learn:
 
 - **Agreement**: article, noun and adjective share gender (a, e or o), number and case; the auxiliary has the number
   of the subject, the verb the gender and number of the object.
 - **Order**: the auxiliary stands second, whatever comes first, and the verb last; adjectives follow their noun; a
   place precedes the object, and its preposition follows it. An English particle, away from its verb, changes the verb.
 - **Ambiguity that context resolves** ("resolved"): *bank* is one word near a river and another near a market.
-- **Ambiguity that nothing resolves** ("open"): *uncle*, *cousin* and *blue* have two translations each, and a coin
-  decides between them. Even a perfect translator guesses there; `ceiling` says how many BLEU that costs.
+- **Ambiguity that nothing resolves** ("open"): *uncle*, *cousin* and *blue* have two translations each, and a fair
+  coin decides between them. Even a perfect model guesses there; `ceiling` is the BLEU that it can reach.
 
 A sentence has at most one ambiguous word.
 """
@@ -55,7 +55,7 @@ AMBIGUOUS = {
     **dict.fromkeys(OPEN_ADJECTIVES, "open"),
 }
 ROLES = ["plain"] * 3 + ["resolved"] * 3 + ["subject", "object", "adjective"]
-"""Where a sentence has its ambiguous word, each as often as it is named; the last three are open."""
+"""Role of the ambiguous word in a sentence, in the proportions of the list; the last three are open."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Phrase:
         return gender + ("i" if self.plural else "") + CASES[case]
 
     def translated(self, case: str, sense: int) -> str:
-        """In words with two translations, `sense` (0 or 1) chooses."""
+        """Return the translation; `sense` (0 or 1) selects one for words with two."""
         stem, _ = self.noun.senses[sense % len(self.noun.senses)]
         stems = ["l", stem] if self.definite else [stem]
         if self.adjective:
@@ -89,7 +89,7 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Sentence:
-    """What is said, before it is said in either language. There need not be a time ("") or a place."""
+    """Meaning of a sentence, from which both languages follow. Time ("") and place are optional."""
 
     subjects: tuple[Phrase, ...]
     verb: Verb
@@ -123,24 +123,24 @@ class Sentence:
         return " ".join(filter(None, [*start, place, self.object.translated("accusative", sense), verb])) + "."
 
     def translations(self) -> list[str]:
-        """All that are right: two when a word is open, otherwise one."""
+        """Return all correct translations: two when a word is open, otherwise one."""
         if kind(self.english()) == "open":
             return [self.translated(0), self.translated(1)]
         return [self.translated(int(self.place is not None and self.place.noun in TOWN))]
 
 
 def ambiguous(source: str) -> dict[str, str]:
-    """The ambiguous words of a source sentence, and whether context resolves them: "resolved" or "open"."""
+    """Return the ambiguous words of a source sentence, each "resolved" by context or "open"."""
     return {word: AMBIGUOUS[word] for word in source.rstrip(".").split() if word in AMBIGUOUS}
 
 
 def kind(source: str) -> str:
-    """Of a source sentence: "plain", "resolved" or "open"."""
+    """Return the kind of a source sentence: "plain", "resolved" or "open"."""
     return next(iter(ambiguous(source).values()), "plain")
 
 
 def draw(random: Random) -> Sentence:
-    """A sentence; on average one in three has a resolved word, and one in three an open one."""
+    """Draw a sentence; on average one in three has a resolved word, and one in three an open one."""
     role = random.choice(ROLES)
     subjects = [_phrase(random, OPEN if role == "subject" else BEINGS)]
     if random.random() < 0.15:
@@ -168,31 +168,31 @@ def _phrase(random: Random, nouns: Sequence[Noun], adjective: str = "") -> Phras
 
 
 def rows(random: Random) -> Iterator[dict[str, object]]:
-    """Rows without end, no source twice: source, target, kind, and all right translations, of which target is one."""
-    seen = set()
+    """Yield rows without end and without repeated sources: source, target, kind and all correct translations."""
+    sources = set()
     while True:
         sentence = draw(random)
         source = sentence.english()
-        if source not in seen:
-            seen.add(source)
+        if source not in sources:
+            sources.add(source)
             translations = sentence.translations()
             target = random.choice(translations)
             yield {"source": source, "target": target, "kind": kind(source), "translations": translations}
 
 
 def generate(train: int = 4000, dev: int = 200, test: int = 400, seed: int = 0) -> Data:
-    """Sets of so many sentences. No source sentence is in two of them."""
+    """Return sets of these sizes. No source sentence is in two of them."""
     stream = rows(Random(seed))
     parts = [Dataset.from_list(list(islice(stream, size))) for size in (train, dev, test)]
     return Data(parts[0], {"dev": parts[1], "test": parts[2]})
 
 
 def ceiling(rows: Dataset, guesses: int = 20, seed: int = 0) -> float:
-    """About the BLEU of a perfect translator, who can but guess where a word is open.
+    """Return the expected BLEU of a perfect model, which guesses the open words.
 
-    Nobody can decide_early the coin that chose the targets, so any strategy is right in half of the open sentences on
-    average. This one throws a coin too: the mean BLEU of right translations that are drawn at random. On a small set a
-    lucky translator may be a point or two better.
+    It is the mean BLEU of correct translations that are drawn at random. The coin that chose the targets cannot be
+    predicted, so any strategy is right in half of the open sentences on average. On a small set a lucky model may be a
+    point or two better.
     """
     random = Random(seed)
     translations, targets = list(rows["translations"]), [list(rows["target"])]

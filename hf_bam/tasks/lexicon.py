@@ -1,4 +1,4 @@
-"""The words of the small parallel language: plain English, and stems of a made-up language."""
+"""Lexicon of the small parallel corpus: English words and stems of the artificial language."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREPOSITIONS = {"near": "thet", "behind": "umber", "beside": "kolin"}
 
 @dataclass(frozen=True)
 class Noun:
-    """An English noun and what it may mean: (stem, gender), two of them for an ambiguous one."""
+    """English noun with its translations as (stem, gender); an ambiguous noun has two."""
 
     singular: str
     plural: str
@@ -28,7 +28,7 @@ class Noun:
 
 @dataclass(frozen=True)
 class Verb:
-    """English forms, with a particle that follows the object, and the stem in the other language."""
+    """English verb forms, a particle that follows the object, and the stem in the other language."""
 
     base: str
     third: str
@@ -38,7 +38,7 @@ class Verb:
 
 
 def _nouns(table: str) -> list[Noun]:
-    """Lines of singular, plural and stem-gender."""
+    """Return the nouns of a table with lines of singular, plural and stem-gender."""
     rows = [line.split() for line in table.strip().splitlines()]
     return [Noun(one, many, tuple((s[:-2], s[-1]) for s in senses)) for one, many, *senses in rows]
 

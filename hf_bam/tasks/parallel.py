@@ -1,4 +1,4 @@
-"""Parallel text as the Moses toolkit keeps it: two files, of which line n is the translation of line n."""
+"""Parallel text in the format of the Moses toolkit: two files whose lines are translations of each other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_folder(folder: Path, source: str, target: str) -> Data:
-    """The sets of a folder, with columns `source` and `target`.
+    """Return the sets of a folder, with columns `source` and `target`.
 
     From English to German: `train.en` and `train.de`; likewise `val`, `valid`, `validation` or `dev`, and every name
     that begins with `test`. Each may be compressed (`train.en.gz`). A test set without a target file is unlabelled.
@@ -41,7 +41,7 @@ def read_folder(folder: Path, source: str, target: str) -> Data:
 
 
 def write_folder(folder: Path, data: Data, source: str, target: str) -> list[Path]:
-    """Writes files that `read_folder` reads."""
+    """Write files that `read_folder` reads."""
     sides = {"source": source, "target": target}
     return [
         write_lines(folder / f"{name}.{language}", rows[side])
@@ -52,7 +52,7 @@ def write_folder(folder: Path, data: Data, source: str, target: str) -> list[Pat
 
 
 def read_pairs(folder: Path, name: str, source: str, target: str, *, training: bool = False) -> Dataset:
-    """The pairs of one set. For training, those with an empty side are left out; elsewhere they are an error."""
+    """Return the pairs of one set. Pairs with an empty side are skipped for training; otherwise they are an error."""
     files = [find(folder, name, language) for language in (source, target)]
     sides = [(read_lines if training else read_all)(file) for file in files]
     if len(sides[0]) != len(sides[1]):
@@ -76,7 +76,7 @@ def read_pairs(folder: Path, name: str, source: str, target: str, *, training: b
 
 
 def read_all(path: Path) -> list[str]:
-    """The lines of a file, none of which may be empty."""
+    """Return the lines of a file, none of which may be empty."""
     lines = read_lines(path)
     if "" in lines:
         raise DataError(f"{path}, line {lines.index('') + 1}: empty; expected a sentence on every line.")
@@ -84,7 +84,7 @@ def read_all(path: Path) -> list[str]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a file, without the space around them; only a newline ends a line, no other separator."""
+    """Return the lines of a file, stripped; a line ends at a newline and at no other separator."""
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         text = data.decode("utf-8-sig")
@@ -99,7 +99,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> Path:
-    """Writes one sentence a line; line breaks within a sentence become spaces."""
+    """Write one sentence a line; line breaks within a sentence become spaces."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(re.sub(r"[\r\n]+", " ", line).strip() + "\n" for line in lines)
     path.write_text(text, encoding="utf-8", newline="\n")
@@ -107,7 +107,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> Path:
 
 
 def find(folder: Path, name: str, language: str) -> Path:
-    """The file of a set in a language, compressed or not."""
+    """Return the file of a set in a language, compressed or not."""
     for path in (folder / f"{name}.{language}", folder / f"{name}.{language}.gz"):
         if path.is_file():
             return path
@@ -116,6 +116,6 @@ def find(folder: Path, name: str, language: str) -> Path:
 
 
 def _names(folder: Path, language: str) -> set[str]:
-    """Names of the sets that have a file in a language."""
+    """Return the names of the sets that have a file in a language."""
     files = {path.name.removesuffix(".gz") for path in folder.iterdir() if path.is_file()}
     return {name.removesuffix(f".{language}") for name in files if name.endswith(f".{language}")}

@@ -1,4 +1,4 @@
-"""Files of rows. Every row knows where it stands, so that an error can say it.
+"""Readers of files of rows. Every row knows its line, for error messages.
 
 Text is UTF-8, with or without a byte order mark, and only a line feed ends a line: the other characters that Unicode
 counts as line ends occur within sentences.
@@ -21,12 +21,12 @@ from .base import DataError
 Fields = Iterator[tuple[int, list[str]]]
 INTEGER = r"[-+]?[0-9]+"
 NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"
-"""Numbers as files have them; Python would also take 1_000 and nan for one."""
+"""Numbers in files; Python would also accept 1_000 and nan."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """A row and its place: a line of text files, counted from 1, or a row of files that have no lines."""
+    """A row and its position: a line of a text file, from 1 on, or a row of a file without lines."""
 
     path: Path
     place: str
@@ -39,7 +39,7 @@ class Record:
         return error(self.path, self.place, expected, f"{found!r:.80}")
 
     def require(self, columns: Sequence[str]) -> Record:
-        """Itself, if it has these columns."""
+        """Return the record if it has these columns, or raise `DataError`."""
         _require(self.path, self.place, columns, self.values)
         return self
 
@@ -51,24 +51,24 @@ def error(path: Path, place: str, expected: str, found: str) -> DataError:
 def read_tsv(
     path: Path, columns: Sequence[str], header: Sequence[str] = (), broken: list[DataError] | None = None
 ) -> Iterator[Record]:
-    """Rows of a file with tabs between the columns. Quotes are text.
+    """Yield the rows of a file with tabs between the columns. Quotes are text.
 
     Args:
-        columns: which have to be there.
-        header: names of the columns where the file does not begin with them.
-        broken: takes the errors of lines with too few or too many columns, which are then left out.
+        columns: required columns.
+        header: names of the columns, if the file has no header.
+        broken: list for the errors of lines with too few or too many columns, which are then skipped.
     """
     fields = ((number, line.rstrip("\r").split("\t")) for number, line in _lines(path) if line.strip())
     return _records(path, fields, columns, header, broken)
 
 
 def read_csv(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    """Rows of a file with commas between the columns; double quotes enclose commas and line ends."""
+    """Yield the rows of a file with commas between the columns; double quotes enclose commas and line ends."""
     return _records(path, _csv_fields(path), columns)
 
 
 def read_json(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    """Objects of a file that is one JSON list, or that has one object a line."""
+    """Yield the objects of a file that is one JSON list, or that has one object a line."""
     with opened(path) as file:
         is_list = file.read(4096).decode("utf-8-sig", errors="replace").lstrip().startswith("[")
     for place, item in _json_list(path) if is_list else _json_lines(path):
@@ -102,7 +102,7 @@ READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[Record]]] = {
 
 
 def opened(path: Path) -> BinaryIO:
-    """The file, to read bytes."""
+    """Open a file to read bytes."""
     if not path.is_file():
         raise DataError(f"{path}: there is no such file.")
     return path.open("rb")
@@ -121,18 +121,18 @@ def _check_once(path: Path, place: str, names: Sequence[str]) -> None:
 
 
 def repeated(names: Sequence[str]) -> str | None:
-    """The first name that occurs twice; columns without a name, which nobody can ask for, may."""
+    """Return the first name that occurs twice; columns without a name are ignored."""
     return next((name for i, name in enumerate(names) if name and name in names[:i]), None)
 
 
 class Repeated(dict[str, Any]):
-    """An object of JSON in which a name occurs twice."""
+    """A JSON object in which a name occurs twice."""
 
     name: str
 
 
 def json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Makes an object for `json.loads(object_pairs_hook=...)` that tells whether a name occurs twice."""
+    """Return an object for `json.loads(object_pairs_hook=...)`, marked if a name occurs twice."""
     name = repeated([key for key, _ in pairs])
     if name is None:
         return dict(pairs)

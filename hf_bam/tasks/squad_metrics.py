@@ -18,14 +18,14 @@ NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalise(text: str) -> str:
-    """Lower case, without ASCII punctuation and the articles a, an and the, words separated by single spaces."""
+    """Return a text in lower case, without ASCII punctuation and the articles a, an and the, with single spaces."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(NO_PUNCTUATION)).split())
 
 
 def squad_1(golds: Sequence[Sequence[str]], predictions: Sequence[str]) -> dict[str, float]:
-    """SQuAD 1.1: `exact_match` and `f1`, each the mean over the questions of the best over the gold answers."""
+    """Return `exact_match` and `f1` of SQuAD 1.1, means over the questions of the best over the gold answers."""
     exact, f1 = _scores([[normalise(gold) for gold in own] for own in golds], predictions)
-    # Two answers of which nothing is left match, and yet they share no word: the rules of 2.0 give them F1 = 1.
+    # Two answers that are empty after normalisation match but share no word; only the rules of 2.0 give them F1 = 1.
     f1[[not normalise(text) for text in predictions]] = 0.0
     return {"exact_match": _percent(exact), "f1": _percent(f1)}
 
@@ -33,14 +33,14 @@ def squad_1(golds: Sequence[Sequence[str]], predictions: Sequence[str]) -> dict[
 def squad_2(
     golds: Sequence[Sequence[str]], predictions: Sequence[str], spans: Sequence[str], null_odds: Sequence[float]
 ) -> dict[str, float]:
-    """SQuAD 2.0: `exact`, `f1` and `total`, also of the questions with (`HasAns_`) and without an answer (`NoAns_`).
+    """Return `exact`, `f1` and `total` of SQuAD 2.0, also by kind: with an answer (`HasAns_`) and without (`NoAns_`).
 
-    `best_exact` and `best_f1` are what the best thresholds for `null_odds` would reach, and `..._thresh` are these.
+    `best_exact` and `best_f1` are the scores at the best thresholds for `null_odds`, which are `..._thresh`.
 
     Args:
-        golds: right answers for each question; none of them says that it has no answer.
+        golds: correct answers to each question; an empty list for a question without an answer.
         predictions: answers; an empty string is "no answer".
-        spans: for each question the answer that it gets when its odds are not above the threshold.
+        spans: the answer to each question if its odds are not above the threshold.
         null_odds: evidence that a question has no answer, on any scale.
     """
     kept = [[gold for gold in map(normalise, own) if gold] or [""] for own in golds]
@@ -58,22 +58,22 @@ def squad_2(
 
 
 def _best(gains: Array, odds: Array, nothing: float) -> tuple[float, float]:
-    """The highest sum when questions are answered in the order of their odds, and the odds of the last one answered.
+    """Return the highest sum when questions are answered in the order of their odds, and the odds of the last of them.
 
     Args:
-        gains: what answering a question adds.
-        nothing: the sum when no question is answered.
+        gains: gain by answering each question.
+        nothing: sum when no question is answered.
     """
     order = np.argsort(odds, kind="stable")
     sums = nothing + np.concatenate([[0.0], np.cumsum(gains[order])])
     number = int(sums.argmax())
-    # The script says 0 for answering nothing, which holds for probabilities; odds can be lower.
+    # The script uses 0 for no answers at all, which fits probabilities; odds can be lower.
     threshold = odds[order[number - 1]] if number else odds.min() - 1
     return float(sums[number]), float(threshold)
 
 
 def _scores(golds: Sequence[Sequence[str]], predictions: Sequence[str]) -> tuple[Array, Array]:
-    """Exact match and F1 of each question, 0 to 1: the best over its golds, which are normalised."""
+    """Return exact match and F1 of each question, from 0 to 1: the best over its golds, which are normalised."""
     token_f1 = AGREEMENTS["token_f1"]
     pairs = [(normalise(text), own) for text, own in zip(predictions, golds, strict=True)]
     exact = np.array([float(text in own) for text, own in pairs])

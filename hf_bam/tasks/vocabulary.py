@@ -1,4 +1,4 @@
-"""A tokenizer of one's own: byte pair encoding, fitted on the training text."""
+"""Tokenizer of a model from scratch: byte pair encoding, fitted on the training text."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 END, UNKNOWN, PAD = "</s>", "<unk>", "<pad>"
 COMMON = 50
-"""How often a token has to be there at least, to be learnt well; longer ones are cut into parts that are."""
+"""Lowest frequency of a token. Rarer words are split into parts that occur more often, so that all are learned."""
 
 
 def fit(texts: Iterable[str], size: int, max_length: int) -> PreTrainedTokenizerBase:
-    """A tokenizer with at most `size` tokens; the same texts give the same tokens.
+    """Return a tokenizer with at most `size` tokens; the same texts give the same tokens.
 
-    Words are cut at spaces and punctuation. Every text gets an end token, and decoding gives it back as it was, if its
-    characters were seen in `texts`.
+    Words are split at spaces and punctuation. Every text gets an end token. Decoding restores a text whose characters
+    occur in `texts`.
 
     Args:
-        texts: both sides of a parallel text make a vocabulary that they share.
-        max_length: tokens that the model can read.
+        texts: training text; both sides of a parallel corpus give a shared vocabulary.
+        max_length: number of tokens that the model reads.
     """
     tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, fuse_unk=True))
     tokenizer.normalizer = normalizers.NFC()

@@ -8,7 +8,7 @@ import hf_bam
 from hf_bam.prediction import BamPredictor
 
 from ..models import PAD, bert, marian
-from ..prediction.test_questions import CONTEXT, QUESTION
+from ..prediction.heads.test_questions import CONTEXT, QUESTION
 
 TEXTS = ["a film of rare beauty", "well, it exists"]
 SIZES = {"initializer_range": 0.3, "max_position_embeddings": 128}

@@ -1,4 +1,4 @@
-"""Adaptive sampling: the verdict over all draws, from fewer of them, with a stated error."""
+"""Adaptive sampling: the decision over all samples, from fewer of them, with a given error."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from hf_bam.prediction.adaptive import critical_ratio, decide_early, schedule
 
 
 def simulate(seed, inputs, total, classes):
-    """(total, inputs, classes) probabilities of inputs that differ in how far apart and how spread their draws are."""
+    """Return (total, inputs, classes) probabilities; inputs differ in the distance and spread of their samples."""
     random = np.random.default_rng(seed)
     centre = random.normal(0, 0.5, (inputs, classes)) * random.choice([0.05, 0.3, 1.5], (inputs, 1))
     spread = random.choice([0.05, 0.3, 1.0], (inputs, 1))
@@ -36,31 +36,31 @@ def test_looks_double_up_to_the_total():
 @pytest.mark.parametrize("classes", [2, 3, 10])
 @pytest.mark.parametrize("threshold", [0.05, 0.001])
 @pytest.mark.parametrize("error", [0.01, 0.05])
-def test_the_stated_error_holds_and_draws_are_saved(classes, threshold, error):
+def test_the_given_error_is_kept_and_samples_are_saved(classes, threshold, error):
     total = 32
     samples = simulate(1, 4000, total, classes)
     looks = schedule(total, 4)
-    drawn, verdict = np.zeros(4000, dtype=int), np.zeros(4000, dtype=bool)
+    drawn, decision = np.zeros(4000, dtype=int), np.zeros(4000, dtype=bool)
     for look in looks:
         done, certain = decide_early(samples[:look], total, threshold, error / (len(looks) - 1))
         done &= drawn == 0
-        drawn[done], verdict[done] = look, certain[done]
+        drawn[done], decision[done] = look, certain[done]
     full = top_two_p_values(samples) < threshold
     assert 0.2 < full.mean() < 0.9
-    assert (verdict != full).mean() <= error
+    assert (decision != full).mean() <= error
     assert (drawn > 0).all()
     assert drawn.mean() < 0.9 * total
 
 
-def test_draws_that_do_not_differ_are_settled_at_once():
+def test_samples_that_do_not_differ_are_decided_at_once():
     samples = np.tile([[0.6, 0.4], [0.5, 0.5]], (4, 1, 1))
-    settled, certain = decide_early(samples, 32, 0.05, 0.01)
-    assert settled.all()
+    decided, certain = decide_early(samples, 32, 0.05, 0.01)
+    assert decided.all()
     assert certain.tolist() == [True, False]
 
 
-def test_with_all_draws_everything_is_settled_as_the_test_says():
+def test_with_all_samples_the_decision_is_that_of_the_test():
     samples = simulate(0, 500, 32, 4)
-    settled, certain = decide_early(samples, 32, 0.05, 0.01)
-    assert settled.all()
+    decided, certain = decide_early(samples, 32, 0.05, 0.01)
+    assert decided.all()
     assert np.array_equal(certain, top_two_p_values(samples) < 0.05)

@@ -1,4 +1,4 @@
-"""Two processes predict half of the inputs each, and both get all results."""
+"""Distributed prediction: two processes predict half of the inputs each, and both get all results."""
 
 import pickle
 
@@ -28,7 +28,7 @@ with open(f"{sys.argv[1]}/{state.process_index}-of-{state.num_processes}.pkl", "
 
 
 def launch_program(folder, processes):
-    """The results (plain, BAM) of every process."""
+    """Return the results (plain, BAM) of every process."""
     launch(processes, "-c", PROGRAM, folder)
     names = [folder / f"{rank}-of-{processes}.pkl" for rank in range(processes)]
     return [pickle.loads(name.read_bytes()) for name in names]

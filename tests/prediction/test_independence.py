@@ -1,4 +1,4 @@
-"""The samples of an input follow from its content and the seed: no neighbour, batch, budget, thread or task counts."""
+"""Samples of an input depend on its content and the seed, and not on batch, budget, thread or task."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a predictor reads: every way to hand in the same texts gives the same results, anything else is an error."""
+"""Inputs of a predictor: all formats of the same texts give the same results, anything else is an error."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""The predictor on texts: what it takes, what it gives, what it refuses."""
+"""The predictor on texts: inputs, results and errors."""
 
 import gc
 import math
@@ -98,7 +98,7 @@ def test_seeds(model, tokenizer):
     assert not np.array_equal(afresh(TEXTS).samples, afresh(TEXTS).samples)
 
 
-def test_a_deterministic_model_has_no_epistemic_doubt(model, tokenizer):
+def test_a_deterministic_model_has_no_epistemic_uncertainty(model, tokenizer):
     for predictor in (
         Predictor(Plain(model), tokenizer),
         Predictor(Ensemble([model, model]), tokenizer),
@@ -112,21 +112,21 @@ def test_a_deterministic_model_has_no_epistemic_doubt(model, tokenizer):
     assert not plain.significant
 
 
-def test_long_texts_are_cut_and_say_so(model, tokenizer):
+def test_long_texts_are_truncated_and_marked(model, tokenizer):
     results = BamPredictor(model, tokenizer, num_samples=2)(["word " * 500, "word"])
     assert [result.truncated for result in results] == [True, False]
     short = BamPredictor(model, tokenizer, num_samples=2, max_length=4)(["a b c d e f"])
     assert short[0].truncated
 
 
-def test_adaptive_sampling_draws_less_and_keeps_the_verdict(model, tokenizer):
+def test_adaptive_sampling_saves_samples_and_keeps_the_decision(model, tokenizer):
     texts = [f"{text} {i}" for i in range(12) for text in TEXTS]
     full = BamPredictor(model, tokenizer, num_samples=32)(texts)
     adaptive = BamPredictor(model, tokenizer, num_samples=32, adaptive=True, error=0.05)(texts)
     assert set(adaptive.num_samples) <= {4, 8, 16, 32}
     assert adaptive.num_samples.mean() < 32
     assert all(len(result.samples) == result.num_samples for result in adaptive)
-    # Both runs are random: verdicts that hang in the balance may differ between them.
+    # Decisions on inputs close to the threshold may differ.
     agreement = np.mean([a.significant == b.significant for a, b in zip(full, adaptive, strict=True)])
     assert agreement > 0.8
     assert np.isnan(adaptive.samples[-1][adaptive.num_samples < 32]).all()
@@ -142,9 +142,9 @@ def test_multi_label(model, tokenizer):
         means = results.samples[:, index].mean(0)
         assert result.labels == [f"LABEL_{i}" for i in range(3) if means[i] > 0.5]
         assert list(result.probabilities.values()) == pytest.approx(means.tolist())
-        for i, doubt in enumerate(result.uncertainties.values()):
-            assert doubt.probability == pytest.approx(max(means[i], 1 - means[i]))
-            assert doubt.entropy == pytest.approx(doubt.aleatoric + doubt.epistemic)
+        for i, own in enumerate(result.uncertainties.values()):
+            assert own.probability == pytest.approx(max(means[i], 1 - means[i]))
+            assert own.entropy == pytest.approx(own.aleatoric + own.epistemic)
 
 
 def test_regression(tokenizer):
@@ -195,7 +195,7 @@ def test_the_temperature_is_fitted_by_likelihood(model, tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("inputs", "error", "said"),
+    ("inputs", "error", "message"),
     [
         ([""], ValueError, r"inputs\[0\] is empty"),
         (["fine", "  \n"], ValueError, r"inputs\[1\] is empty"),
@@ -211,12 +211,12 @@ def test_the_temperature_is_fitted_by_likelihood(model, tokenizer):
         ),
     ],
 )
-def test_bad_input_is_told(model, tokenizer, inputs, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_inputs_are_errors(model, tokenizer, inputs, error, message):
+    with pytest.raises(error, match=message):
         BamPredictor(model, tokenizer, num_samples=2)(inputs)
 
 
-def test_bad_settings_are_told(model, tokenizer):
+def test_invalid_settings_are_errors(model, tokenizer):
     for wrong in (0, 2.5, True):
         with pytest.raises(ValueError, match="num_samples="):
             BamPredictor(model, tokenizer, num_samples=wrong)
@@ -249,7 +249,7 @@ def memory():
 
 
 def test_a_stream_does_not_keep_what_it_gave_out(tokenizer):
-    """100,000 inputs: memory stays bounded, and the model is free between the windows."""
+    """100,000 inputs: memory stays bounded, and the model is not sampling between the batches."""
     model = hf_bam.patch(bert(vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1, num_attention_heads=1))
     predictor = BamPredictor(model, tokenizer, num_samples=2, batch_size=512, token_budget=100_000)
     stream = predictor.stream(f"text {i % 50}" for i in range(100_000))

@@ -1,4 +1,4 @@
-"""Bayesian attention and its rivals: what is random, and that the model is left as it was found."""
+"""Samplers: their randomness, and that the model is left as it was found."""
 
 from contextlib import nullcontext
 
@@ -71,7 +71,7 @@ def test_dropout_works_on_every_model(name, patched):
 
 
 def test_dropout_reaches_the_attention_weights_themselves():
-    """Where the values of all tokens are equal, plain attention gives that value, and dropped weights another one."""
+    """With equal values of all tokens, plain attention returns that value and dropped weights another one."""
     model = bert(num_hidden_layers=1)
     attention = Dropout(model, rate=0.5).ready().model.bert.encoder.layer[0].attention.self
     hidden = torch.ones(3, 7, 32)
@@ -85,7 +85,7 @@ def test_dropout_reaches_the_attention_weights_themselves():
     assert ratio.mean() == pytest.approx(1, abs=0.2)
 
 
-def test_dropout_without_any_rate_is_told():
+def test_dropout_without_any_rate_is_an_error():
     with pytest.raises(ValueError, match=r"All dropout rates of this AlbertForSequenceClassification are 0"):
         Dropout(albert())
     assert Dropout(albert(hidden_dropout_prob=0.1)).rate is None
@@ -104,7 +104,7 @@ def test_batch_statistics_are_not_touched():
     assert not Dropout(model, rate=0.1).ready().model.extra.training
 
 
-def test_an_ensemble_gives_one_draw_for_each_model():
+def test_an_ensemble_gives_one_sample_for_each_model():
     models = [bert(), bert()]
     with torch.inference_mode():
         logits = Ensemble(models).ready().draw(inputs("bert"), 5, SEEDS)["logits"]
@@ -122,7 +122,7 @@ RANDOM = {
 
 
 @pytest.mark.parametrize("kind", RANDOM)
-def test_draws_are_a_function_of_the_seed_of_an_input(kind):
+def test_samples_are_a_function_of_the_seed_of_an_input(kind):
     """Whatever else is in the batch, however it is padded, and wherever the input stands in it."""
     model, batch = hf_bam.patch(bert(initializer_range=0.3), k=1.0), inputs("bert")
     sampler = RANDOM[kind](model).ready()
@@ -147,7 +147,7 @@ def test_the_masks_of_seeded_dropout_keep_their_share():
     assert factor.unique().tolist() == pytest.approx([0, 1.25])
     dropped = (factor == 0).double()
     assert stats.binomtest(int(dropped.sum()), dropped.numel(), 0.2).pvalue > 1e-3
-    for axis in range(3):  # sums over rows, places and numbers spread as those of independent masks
+    for axis in range(3):  # sums over each axis have the variance of independent masks
         z = (dropped.mean(dim=axis) - 0.2) * (dropped.shape[axis] / 0.16) ** 0.5
         assert z.var().item() == pytest.approx(1, abs=5 * (2 / z.numel()) ** 0.5)
 
@@ -173,7 +173,7 @@ def test_seeded_dropout_is_attention_without_dropout_in_the_limit():
         torch.testing.assert_close(actual, expected)
 
 
-def test_a_twin_shares_tensors_and_nothing_else_that_changes():
+def test_a_copy_shares_tensors_and_nothing_else_that_changes():
     model = hf_bam.patch(bert()).train()
     other = shared_copy(model).eval()
     assert model.training

@@ -11,7 +11,7 @@ from hf_bam.tasks import get_task
 from hf_bam.tasks.base import DataError
 from hf_bam.tasks.glue import SPECS, Glue
 
-REAL = Path(__file__).parents[2] / ".." / "shared" / "data" / "glue"
+PUBLISHED = Path(__file__).parents[2] / ".." / "shared" / "data" / "glue"
 
 MNLI_TEXT = "promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse"
 MNLI = f"index {MNLI_TEXT} sentence1 sentence2".split()
@@ -304,7 +304,7 @@ def test_an_unknown_task_is_named_with_the_choices():
         Glue("ax")
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="needs the published GLUE files in ../shared/data")
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="needs the published GLUE files in ../shared/data")
 @pytest.mark.parametrize(
     ("name", "counts"),
     [
@@ -317,14 +317,14 @@ def test_an_unknown_task_is_named_with_the_choices():
     ],
 )
 def test_published_files_have_the_published_counts(name, counts):
-    data = get_task(name).load(REAL)
+    data = get_task(name).load(PUBLISHED)
     assert (len(data.train), len(data.evaluation["dev"]), len(data.test["test"])) == counts
     assert list(data.test["test"]["idx"]) == list(range(counts[2]))
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="needs the published GLUE files in ../shared/data")
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="needs the published GLUE files in ../shared/data")
 def test_published_questions(tmp_path):
     for source, name in (("dev", "train"), ("dev", "dev"), ("test", "test")):
-        shutil.copy(REAL / "QNLI" / f"{source}.tsv", tmp_path / f"{name}.tsv")
+        shutil.copy(PUBLISHED / "QNLI" / f"{source}.tsv", tmp_path / f"{name}.tsv")
     data = get_task("qnli").load(tmp_path)
     assert (len(data.evaluation["dev"]), len(data.test["test"])) == (5463, 5463)

@@ -1,4 +1,4 @@
-"""The small parallel language. Its grammar is checked by a reader that shares only the word lists."""
+"""The small parallel corpus. Its grammar is checked by a parser that shares only the word lists."""
 
 import re
 import runpy
@@ -64,7 +64,7 @@ def subject(words):
 
 
 def read(target):
-    """Reads a sentence to its end, and fails where the grammar is broken; says whether it has a time and a place."""
+    """Parse a sentence, fail where it breaks the grammar, and return whether it has a time and a place."""
     words = target.removesuffix(".").split()
     assert target.endswith(".")
     timed = bool(TIME.fullmatch(words[0]))
@@ -106,7 +106,7 @@ def test_every_translation_obeys_the_grammar(rows):
         "nalu lo kerro ses lan suran olmuta.",  # an auxiliary in the third place
     ],
 )
-def test_the_reader_of_these_tests_notices_what_is_broken(broken):
+def test_the_parser_of_these_tests_fails_on_broken_sentences(broken):
     read("lo kerro ses lan suran olmuta.")
     with pytest.raises((AssertionError, TypeError, ValueError)):
         read(broken)
@@ -117,7 +117,7 @@ def noun(word):
     return next(noun for group in groups for noun in group if noun.singular == word)
 
 
-def say(subjects, verb, tense, thing, place=None, time="", time_first=True):
+def sentence_of(subjects, verb, tense, thing, place=None, time="", time_first=True):
     (meant,) = (one for one in lexicon.VERBS if f"{one.base} {one.particle}".strip() == verb)
     return Sentence(tuple(subjects), meant, tense, thing, place, "near", time, time_first)
 
@@ -125,7 +125,7 @@ def say(subjects, verb, tense, thing, place=None, time="", time_first=True):
 def test_the_example_of_the_documentation():
     farmer, dog = Phrase(noun("farmer"), "", False, True), Phrase(noun("dog"), "", False, False)
     boats, lake = Phrase(noun("boat"), "old", True, True), Phrase(noun("lake"), "", False, True)
-    sentence = say([farmer, dog], "take away", "past", boats, lake, "yesterday")
+    sentence = sentence_of([farmer, dog], "take away", "past", boats, lake, "yesterday")
     english, translation = language.__doc__.splitlines()[2:4]
     assert [sentence.english(), *sentence.translations()] == [english.strip(), translation.strip()]
 
@@ -133,14 +133,14 @@ def test_the_example_of_the_documentation():
 @pytest.mark.parametrize(("place", "bank"), [("river", "lan lervan olmuta."), ("market", "lon dugaton olmuto.")])
 def test_a_place_decides_what_a_bank_is_and_article_and_verb_follow(place, bank):
     phrases = [Phrase(noun(word), "", False, True) for word in ("woman", "bank", place)]
-    (translation,) = say(phrases[:1], "see", "future", *phrases[1:]).translations()
+    (translation,) = sentence_of(phrases[:1], "see", "future", *phrases[1:]).translations()
     assert translation.endswith(bank)
 
 
 @pytest.mark.parametrize(("verb", "stem"), [("take", "jelk"), ("take away", "min"), ("take back", "rivosh")])
 def test_a_particle_behind_the_object_decides_on_the_verb(verb, stem):
     phrases = [Phrase(noun(word), "", False, True) for word in ("woman", "apple")]
-    sentence = say(phrases[:1], verb, "present", phrases[1], time="now", time_first=False)
+    sentence = sentence_of(phrases[:1], verb, "present", phrases[1], time="now", time_first=False)
     particle = verb.removeprefix("take")
     assert sentence.english() == f"the woman takes the apple{particle} now."
     assert sentence.translations() == [f"emi ses la selta lan yavlan {stem}uta."]
@@ -152,9 +152,9 @@ def test_english_articles_and_forms():
     assert Phrase(noun("child"), "old", False, False).english() == "an old child"
     assert Phrase(noun("mouse"), "", True, False).english() == "mice"
     dogs, cat = Phrase(noun("dog"), "", True, True), Phrase(noun("cat"), "", False, True)
-    assert say([dogs], "see", "present", cat).english() == "the dogs see the cat."
-    assert say([cat, cat], "see", "present", dogs).english() == "the cat and the cat see the dogs."
-    assert say([cat], "see", "future", dogs).english() == "the cat will see the dogs."
+    assert sentence_of([dogs], "see", "present", cat).english() == "the dogs see the cat."
+    assert sentence_of([cat, cat], "see", "present", dogs).english() == "the cat and the cat see the dogs."
+    assert sentence_of([cat], "see", "future", dogs).english() == "the cat will see the dogs."
 
 
 def test_the_same_seed_gives_the_same_sentences(data):

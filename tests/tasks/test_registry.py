@@ -24,7 +24,7 @@ def test_options_are_fields_of_the_task():
         get_task("sentiment", colour="red")
 
 
-def test_an_unknown_name_is_told_with_the_choices():
+def test_an_unknown_name_is_an_error_with_the_choices():
     with pytest.raises(ValueError, match="name='sst2' is not a task; choose one of cola, sst-2, mrpc"):
         get_task("sst2")
 

@@ -1,4 +1,4 @@
-"""The SQuAD task: files, errors, training and scores, and the real sets if they are there."""
+"""The SQuAD task: files, errors, training and scores, and the published sets if they are there."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ from hf_bam.tasks.squad_files import read
 from ..models import bert
 from .squad_scores import CONTEXT, answers, rows, windows_of
 
-REAL = Path(__file__).parents[2] / ".." / "shared" / "data" / "squad"
+PUBLISHED = Path(__file__).parents[2] / ".." / "shared" / "data" / "squad"
 
 
 def document(**changes):
@@ -87,7 +87,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_in_a_file_is_told(case, tmp_path):
+def test_errors_in_a_file_name_their_position(case, tmp_path):
     content, message = WRONG[case]
     path = written(tmp_path / "train-v1.1.json", content)
     written(tmp_path / "dev-v1.1.json", document())
@@ -96,7 +96,7 @@ def test_what_is_wrong_in_a_file_is_told(case, tmp_path):
     assert str(path) in str(caught.value)
 
 
-def test_files_that_cannot_be_read_are_told(tmp_path):
+def test_unreadable_files_are_errors(tmp_path):
     with pytest.raises(DataError, match=r"train-v2\.0\.json does not exist; train_file and dev_file say"):
         Squad(version="2.0").load(tmp_path)
     (tmp_path / "train-v1.1.json").write_bytes(b'{"data": "\xff"}')
@@ -109,7 +109,7 @@ def test_offsets_of_an_evaluation_set_do_not_matter(tmp_path):
     assert len(read(path, "1.1")) == 2
 
 
-def test_a_hub_that_cannot_be_reached_is_told(monkeypatch, tmp_path):
+def test_an_unreachable_hub_is_an_error(monkeypatch, tmp_path):
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path)
@@ -117,7 +117,7 @@ def test_a_hub_that_cannot_be_reached_is_told(monkeypatch, tmp_path):
         Squad(version="2.0").load(None)
 
 
-def test_wrong_options_are_told():
+def test_invalid_options_are_errors():
     with pytest.raises(ValueError, match=r"version='3' is not valid; it must be one of '1\.1', '2\.0'"):
         Squad(version="3")
     with pytest.raises(ValueError, match="n_best=0 is not valid; it must be a whole number, 1 or above"):
@@ -170,17 +170,17 @@ def test_files_in_the_official_format(tmp_path):
     assert {file.name for file in (tmp_path / "one").iterdir()} == {"predictions.json", "nbest_predictions.json"}
 
 
-real = pytest.mark.skipif(not REAL.exists(), reason="the real SQuAD sets are not part of the project")
+published = pytest.mark.skipif(not PUBLISHED.exists(), reason="the published SQuAD sets are not part of the project")
 
 
 def as_answers(texts):
     return [SquadAnswer(text, 1.0, text or "north", -1.0 if text else 1.0, []) for text in texts]
 
 
-@real
+@published
 @pytest.mark.parametrize(("version", "number"), [("1.1", 10570), ("2.0", 11873)])
-def test_the_real_sets(version, number):
-    task, data = Squad(version=version), read(REAL / f"dev-v{version}.json", version)
+def test_the_published_sets(version, number):
+    task, data = Squad(version=version), read(PUBLISHED / f"dev-v{version}.json", version)
     assert len(data) == number
     texts = [(own["text"] or [""])[0] for own in data["answers"]]
     scores = task.score(data, as_answers(texts))
@@ -190,9 +190,9 @@ def test_the_real_sets(version, number):
         assert (scores["HasAns_total"], scores["NoAns_total"]) == (5928, 5945)
 
 
-@real
-def test_real_answers_agree_with_torchmetrics():
-    data = read(REAL / "dev-v1.1.json", "1.1").select(range(0, 10570, 20))
+@published
+def test_published_answers_agree_with_torchmetrics():
+    data = read(PUBLISHED / "dev-v1.1.json", "1.1").select(range(0, 10570, 20))
     generator = np.random.default_rng(0)
     texts = []
     for row in data:  # a few words around an answer
@@ -207,9 +207,9 @@ def test_real_answers_agree_with_torchmetrics():
     assert scores == {name: pytest.approx(value.item(), rel=1e-5) for name, value in expected.items()}
 
 
-@real
-def test_real_answers_are_found_where_training_points(tokenizer):
-    data = read(REAL / "new-wiki-v1.0.json", "1.1", training=True).select(range(0, 7938, 40))
+@published
+def test_published_answers_are_found_at_their_training_positions(tokenizer):
+    data = read(PUBLISHED / "new-wiki-v1.0.json", "1.1", training=True).select(range(0, 7938, 40))
     task = Squad(doc_stride=64, max_answer_length=192)
     labels, features = task.encode(data, tokenizer, 192), windows_of(data, tokenizer, 192, 64)
     assert len(features) > len(data)

@@ -64,7 +64,7 @@ def test_the_registry_has_it():
         ({"width": 20, "heads": 8}, r"width=20 is not a multiple of 2 \* heads=16"),
     ],
 )
-def test_wrong_options_are_told(options, match):
+def test_invalid_options_are_errors(options, match):
     with pytest.raises(ValueError, match=match):
         Translation(**options)
 
@@ -102,7 +102,7 @@ class TestLoad:
         with pytest.raises(DataError, match="no column 'cs'; its columns are de, en, fr"):
             Translation(target="cs", dataset=str(tmp_path)).load(None)
 
-    def test_a_dataset_that_is_nowhere(self, tmp_path):
+    def test_an_unreachable_dataset(self, tmp_path):
         with pytest.raises(
             DataError, match=r"nowhere could not be loaded .*data_dir, a folder with train.en, train.de"
         ):

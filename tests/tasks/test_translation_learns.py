@@ -1,4 +1,4 @@
-"""A small Marian with Bayesian attention learns the small language from scratch, and doubts where it has to."""
+"""A small Marian with Bayesian attention learns the small corpus; its uncertainty is at the open words."""
 
 import math
 
@@ -62,7 +62,7 @@ def test_it_translates(predictions, data):
         assert np.mean([texts[i] in rows[i]["translations"] for i in chosen]) > 0.9
 
 
-def test_it_doubts_where_a_word_is_open(predictions, data):
+def test_open_words_are_uncertain(predictions, data):
     rows = data.evaluation["test"]
     highest = np.array([max(token.entropy for token in result.tokens) for result in predictions])
     means = {kind: highest[of_kind(rows, kind)].mean() for kind in ("plain", "resolved", "open")}
@@ -71,14 +71,14 @@ def test_it_doubts_where_a_word_is_open(predictions, data):
     assert roc_auc_score(np.array(rows["kind"]) == "open", highest) > 0.9
 
 
-def test_no_knowledge_would_remove_this_doubt(predictions, data):
+def test_the_uncertainty_of_open_words_is_aleatoric(predictions, data):
     """Nearly all of it is aleatoric."""
     chosen = [predictions[index].tokens for index in of_kind(data.evaluation["test"], "open")]
-    doubted = [max(tokens, key=lambda token: token.entropy) for tokens in chosen]
-    assert sum(token.epistemic for token in doubted) < 0.05 * sum(token.entropy for token in doubted)
+    least_certain = [max(tokens, key=lambda token: token.entropy) for tokens in chosen]
+    assert sum(token.epistemic for token in least_certain) < 0.05 * sum(token.entropy for token in least_certain)
 
 
-def test_the_doubt_is_at_the_very_word(trained, predictions, data):
+def test_the_uncertainty_is_at_the_open_word(trained, predictions, data):
     """The token of the highest entropy is the first one in which the two right translations differ."""
     rows, tokenizer, found = data.evaluation["test"], trained[1], []
     for index in of_kind(rows, "open"):

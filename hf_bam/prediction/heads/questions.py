@@ -184,5 +184,5 @@ def _pair(item: Text) -> Pair:
 
 
 def _at_least_two(samples: Array) -> Array:
-    """Return probabilities (S, K) with a choice beside a single one, which has no rival to be tested against."""
+    """Return probabilities (S, K) with a choice beside a single one, for the t-test between two."""
     return samples if samples.shape[-1] > 1 else np.pad(samples, ((0, 0), (0, 1)))

@@ -11,7 +11,7 @@ import hf_bam
 from hf_bam.prediction import BamPredictor, Plain, Predictor
 from hf_bam.prediction.heads.spans import Spans, best_spans, joined, window_spans, windows
 
-from ..models import bert
+from ...models import bert
 
 CONTEXT = "The tower is three hundred metres tall. It was built in Paris by a company of engineers in two years."
 QUESTION = "Where was the tower built?"

@@ -1,4 +1,4 @@
-"""Generated text, the doubt about its tokens, and hypotheses from several draws."""
+"""Generated text, the uncertainty of its tokens, and hypotheses from several samples."""
 
 import math
 from collections import Counter
@@ -11,8 +11,8 @@ import torch
 import hf_bam
 from hf_bam.prediction import BamPredictor, Dropout, Ensemble, Plain, Predictor
 
-from ..models import ARCHITECTURES, PAD
-from ..patching.test_fixed_noise import GENERATORS
+from ...models import ARCHITECTURES, PAD
+from ...patching.test_fixed_noise import GENERATORS
 
 TEXTS = ["a film of rare beauty", "well, it exists"]
 OPTIONS = {"max_new_tokens": 6, "min_new_tokens": 3, "do_sample": False, "pad_token_id": PAD}
@@ -44,7 +44,7 @@ def test_the_text_is_that_of_the_mean_model_and_scores_are_its_own(model, single
         assert result.epistemic == pytest.approx(0, abs=1e-6)
 
 
-def test_draws_say_what_is_known_and_what_is_not(model, single_tokenizer):
+def test_uncertainty_of_several_samples(model, single_tokenizer):
     results = BamPredictor(model, single_tokenizer, num_samples=12, generation=OPTIONS)(TEXTS)
     for result in results:
         assert result.samples.shape == (12, len(result.tokens))
@@ -59,7 +59,7 @@ def test_draws_say_what_is_known_and_what_is_not(model, single_tokenizer):
 
 
 @pytest.mark.parametrize("decoding", [{}, {"num_beams": 3}, {"do_sample": True}])
-def test_hypotheses_come_from_one_draw_each(model, single_tokenizer, decoding):
+def test_hypotheses_come_from_one_sample_each(model, single_tokenizer, decoding):
     options = {**OPTIONS, **decoding}
     predictor = BamPredictor(model, single_tokenizer, num_samples=2, hypotheses=5, generation=options)
     results, again = predictor(TEXTS), predictor(TEXTS)
@@ -74,7 +74,7 @@ def test_hypotheses_come_from_one_draw_each(model, single_tokenizer, decoding):
         assert result.agreement == pytest.approx(np.mean(overlaps))
 
 
-def test_what_is_not_random_runs_once(single_tokenizer):
+def test_a_deterministic_encoder_runs_once(single_tokenizer):
     torch.manual_seed(1)
     model = ARCHITECTURES["marian"].build(vocab_size=len(single_tokenizer), init_std=0.5)
     batches = []
@@ -82,14 +82,14 @@ def test_what_is_not_random_runs_once(single_tokenizer):
     once = BamPredictor(
         hf_bam.patch(model, k=1.0, attention="cross"), single_tokenizer, num_samples=8, generation=OPTIONS
     )(TEXTS)
-    assert batches == [2, 2]  # to generate, and to score all draws
+    assert batches == [2, 2]  # to generate, and to score all samples
     batches.clear()
     BamPredictor(hf_bam.patch(model, k=1.0), single_tokenizer, num_samples=8, generation=OPTIONS)(TEXTS)
     assert batches == [2, 16]
     assert all(result.epistemic > 0 for result in once)
 
 
-def test_rivals_generate_too(single_tokenizer):
+def test_other_samplers_generate_too(single_tokenizer):
     model = ARCHITECTURES["marian"].build(vocab_size=len(single_tokenizer), init_std=0.5)
     other = ARCHITECTURES["marian"].build(vocab_size=len(single_tokenizer), init_std=0.5)
     for sampler in (Dropout(model, rate=0.3), Ensemble([model, other])):

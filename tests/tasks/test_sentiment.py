@@ -1,4 +1,4 @@
-"""The rated sentences, on an archive of the same form."""
+"""VADER sentiment snippets, on an archive of the same form."""
 
 import hashlib
 import io
@@ -11,7 +11,7 @@ import pytest
 from hf_bam.tasks import get_task, sentiment
 from hf_bam.tasks.base import DataError
 
-FOLDERS = (Path(__file__).parents[1] / ".cache", sentiment.CACHE)
+FOLDERS = (Path(__file__).parents[2] / ".cache", sentiment.CACHE)
 HERE = next((folder for folder in FOLDERS if (folder / "vaderSentiment-0.5.zip").exists()), None)
 
 TEXTS = "\ufeff1\t0.5\tGood.\r\n2\t-2.0\tBad, and a 'quote\".\r\n3\t1.0\tAnother.\r\n"
@@ -40,7 +40,7 @@ def test_ratings_give_label_and_disagreement_and_contradictions_are_dropped(arch
     assert (bad.text, bad.label, bad.rating, bad.disagreement) == ("Bad, and a 'quote\".", 0, -2.0, 1.0)
 
 
-def test_a_changed_archive_is_refused(archive, monkeypatch):
+def test_a_changed_archive_is_an_error(archive, monkeypatch):
     monkeypatch.setattr(sentiment, "SHA256", "0" * 64)
     with pytest.raises(ValueError, match="checksum differs"):
         sentiment.load(archive, "tweets")
@@ -55,14 +55,14 @@ def test_an_archive_that_is_there_is_not_fetched_again(archive):
     assert sentiment.download(archive.parent) == archive
 
 
-def test_no_network_is_told(tmp_path, monkeypatch):
+def test_a_failed_download_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(sentiment, "PACKAGE", "vaderSentiment==0.0.0.not.there")
     with pytest.raises(DataError, match="check the network, or put the archive at"):
         sentiment.download(tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_something_else_in_the_place_of_the_archive_is_refused(archive):
+def test_another_file_instead_of_the_archive_is_an_error(archive):
     archive.write_bytes(b"not found")
     with pytest.raises(DataError, match=r"is not the source archive of vaderSentiment==0\.5; delete it and try again"):
         sentiment.load(archive, "tweets")
@@ -87,12 +87,12 @@ def test_a_sentence_is_always_in_the_same_split():
 
 
 def test_an_unknown_domain_of_the_task():
-    with pytest.raises(ValueError, match=r"domain='books'.*movies, products, news, tweets"):
+    with pytest.raises(ValueError, match=r"domain='books'.*'movies', 'products', 'news', 'tweets'"):
         get_task("sentiment", domain="books")
 
 
 @pytest.mark.skipif(HERE is None, reason="needs the archive, which the quickstart downloads")
-def test_the_real_sentences():
+def test_the_published_snippets():
     data = get_task("sentiment").load(HERE)
     counts = [len(data.train), *(len(rows) for rows in data.evaluation.values())]
     assert counts == [8470, 1116, 1019, 3708, 5190, 4001]
