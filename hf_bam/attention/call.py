@@ -24,7 +24,9 @@ class AttentionCall:
     Attributes:
         layer: Bayesian layer of the module; None where nothing is sampled.
         use: number of earlier uses of the module in the same forward pass.
-        query, key, value: (B, H, T, D), (B, H, S, D) and (B, H, S, D_v).
+        query: (B, H, T, D).
+        key: (B, H, S, D).
+        value: (B, H, S, D_v).
         scale: factor of the scores.
         dropout: rate of the dropout of the weights.
         position_bias: (B or 1, H, T, at least S), added to the scores; it may be learned.

@@ -63,12 +63,14 @@ class Frame:
 
     Attributes:
         owner: the model whose forward opened the frame.
-        encoder_mask, decoder_mask: (B, L) tokens of each side that are not padding; None where that is not known.
+        encoder_mask: (B, L) tokens of the encoder that are not padding; None where that is not known.
+        decoder_mask: (B, L) those of the decoder.
         labels: labels of the forward pass, for terms that need the likelihood of the task.
         wants_weights: whether the caller asked for attention weights.
         sampled: whether any attention call was sampled.
         replaying: whether gradient checkpointing runs a layer once more; its terms are collected already.
-        sampling, seed: source of the noise of a model in evaluation mode, and the seed of this forward.
+        sampling: source of the noise of a model in evaluation mode.
+        seed: seed of this forward.
         positions: positions of the tokens of this forward in their texts; for sampling.
     """
 

@@ -26,8 +26,11 @@ class GeneratedToken:
     """A token of a generated text, with its uncertainty given the tokens before it.
 
     Attributes:
-        probability, std: mean and standard deviation of its probability over the samples.
-        entropy, aleatoric, epistemic: uncertainty of the distribution over the vocabulary, in nats.
+        probability: mean of its probability over the samples.
+        std: standard deviation of its probability over the samples.
+        entropy: total uncertainty of the distribution over the vocabulary, in nats.
+        aleatoric: aleatoric part of it.
+        epistemic: epistemic part of it.
     """
 
     text: str
@@ -45,7 +48,9 @@ class Generation:
     Attributes:
         text: output of the deterministic model.
         probability: geometric mean of the token probabilities under the average of the samples.
-        entropy, aleatoric, epistemic: total, aleatoric and epistemic uncertainty, means over the tokens.
+        entropy: total uncertainty, mean over the tokens.
+        aleatoric: aleatoric part of it.
+        epistemic: epistemic part of it.
         hypotheses: further texts, each generated from one sample.
         agreement: mean token overlap (F1) between the hypotheses; NaN without any.
         truncated: the input is longer than `max_length`.

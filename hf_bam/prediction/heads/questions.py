@@ -25,9 +25,12 @@ class Candidate:
     """One of the best answers; an empty string is "no answer".
 
     Attributes:
-        start, end: characters of the context.
-        probability, std: mean and standard deviation over the samples.
-        start_logit, end_logit: mean logits of the first and the last token.
+        start: first character in the context.
+        end: character after the last one.
+        probability: mean over the samples.
+        std: standard deviation over the samples.
+        start_logit: mean logit of the first token.
+        end_logit: mean logit of the last token.
     """
 
     answer: str
@@ -44,7 +47,8 @@ class Answer(Uncertainty):
     """The answer to a question; an empty string is "no answer".
 
     Attributes:
-        start, end: characters of the context.
+        start: first character in the context.
+        end: character after the last one.
         n_best: the best spans, most probable first, and "no answer" among them if it is allowed. The uncertainty is
             that of the choice between all spans.
         null_probability: mean probability of "no answer"; NaN if it is not allowed.

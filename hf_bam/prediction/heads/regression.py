@@ -19,8 +19,9 @@ class Regression:
     Attributes:
         value: mean of the samples.
         std: their standard deviation.
-        low, high: central interval of the samples at the predictor's `level`. It covers the uncertainty of the model,
-            not the noise of the targets.
+        low: lower end of the central interval of the samples at the predictor's `level`. The interval covers the
+            uncertainty of the model, not the noise of the targets.
+        high: upper end of the interval.
         truncated: the text is longer than `max_length`.
         samples: (S,).
     """
