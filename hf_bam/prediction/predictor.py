@@ -137,7 +137,8 @@ class Predictor:
 
     def _sorted_batches(self, head: Head, items: list[Text]) -> list[Any]:
         """Return the results of some inputs, in their order, from batches of similar length."""
-        order = sorted(range(len(items)), key=lambda index: len(str(items[index])))
+        lengths = head.lengths(items)
+        order = sorted(range(len(items)), key=lambda index: lengths[index])
         results: list[Any] = [None] * len(items)
         for indices in chunks(order, self.batch_size):
             for index, result in zip(indices, head.predict([items[i] for i in indices]), strict=True):

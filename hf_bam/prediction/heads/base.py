@@ -53,6 +53,11 @@ class Head(ABC):
         """Return a seed for each input, (B,), which depends on its content alone."""
         return torch.tensor([content_seed(self.seed, item) for item in batch], dtype=torch.int64)
 
+    def lengths(self, texts: Sequence[Text]) -> list[int]:
+        """Return the number of tokens of each text, without truncation."""
+        ids = tokenize(self.tokenizer, list(texts), verbose=False, add_special_tokens=False)["input_ids"]
+        return [len(own) for own in ids]
+
     def encode(self, texts: Sequence[Text], **options: Any) -> tuple[Inputs, list[bool], Any]:
         """Return model inputs, which texts are truncated, and the encoding itself."""
         limit = self.settings.max_length
