@@ -111,7 +111,7 @@ def wanted(item: dataclasses.Field[Any]) -> str:
         return "one of " + ", ".join(map(repr, item.metadata[CHOICES]))
     limits = item.metadata.get(RANGE, "")
     names = [name for name in type_name(item).split(" | ") if name in KINDS]
-    return " or ".join(KINDS[name][1] + (str(limits) if name in ("int", "float") else "") for name in names)
+    return ", or ".join(KINDS[name][1] + (str(limits) if name in ("int", "float") else "") for name in names)
 
 
 def from_fields(cls: type[Settings], values: Mapping[str, Any]) -> Settings:

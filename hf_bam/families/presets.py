@@ -36,6 +36,6 @@ _TABLE_9_K = {
 }
 
 TABLE_9: dict[str, dict[str, Any]] = {task: {**_PAPER, "k": k} for task, k in _TABLE_9_K.items()}
-"""The paper's own values (Table 9, ALBERT-base). With its beta the prior learns nothing: see docs/howto/settings.md."""
+"""Values of the paper (Table 9, ALBERT-base). With its beta the prior learns nothing, see docs/howto/settings.md."""
 
 PRESETS = VARIANTS | TABLE_9

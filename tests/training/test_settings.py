@@ -158,7 +158,7 @@ def test_resolve_takes_written_settings(tmp_path):
         ({"seed": "0"}, "seed='0' is not valid; it must be a whole number"),
         ({"seed": 1.0}, "seed=1.0 is not valid; it must be a whole number"),
         ({"seed": True}, "seed=True is not valid; it must be a whole number"),
-        ({"limit": "1_000"}, "Job.limit='1_000' is not valid; it must be a whole number, 1 or above or none"),
+        ({"limit": "1_000"}, "Job.limit='1_000' is not valid; it must be a whole number, 1 or above, or none"),
         ({"eval_limit": -3}, "eval_limit=-3 is not valid"),
         ({"holdout": 2.5}, "holdout=2.5 is not valid"),
         ({"model_name_or_path": 5}, "model_name_or_path=5 is not valid; it must be text"),
