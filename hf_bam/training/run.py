@@ -183,8 +183,9 @@ class Run:
         self.accelerator.init_trackers("hf_bam", {key: str(value) for key, value in self.job.to_dict().items()})
         start = time.perf_counter()
         state = loop.run(resume)
-        seconds = time.perf_counter() - start
-        return {"rows": self.rows, "steps": state.step, "best": state.best, "seconds": round(seconds, 1)}
+        seconds, self.members = time.perf_counter() - start, loop.members
+        about = {"rows": self.rows, "steps": state.step, "best": state.best, "seconds": round(seconds, 1)}
+        return about | ({"members": list(loop.members.steps)} if loop.members.steps else {})
 
     def describe(self, loop: Loop) -> str:
         """Return the main settings on one line."""
@@ -221,8 +222,11 @@ class Run:
     ) -> dict[str, Uncertainty]:
         """Measure the uncertainty on every labelled set; the deterministic results are those of the evaluation."""
         found: dict[str, Uncertainty] = {}
+        members = self.members.load(model) if self.recipe.num_samples else []
         for name, rows in data.evaluation.items() if self.recipe.num_samples else ():
-            found[name] = measure_uncertainty(self.task, model, tokenizer, rows, self.recipe, self.evaluated[name])
+            found[name] = measure_uncertainty(
+                self.task, model, tokenizer, rows, self.recipe, self.evaluated[name], members
+            )
             self.log(f"\nUncertainty on {name}\n{tables.as_text(found[name].table)}")
         return found
 
@@ -235,6 +239,8 @@ class Run:
             (self.folder / "model" / "README.md").write_text(card, encoding="utf-8")
         if hub_model_id is not None:
             self.log(f"\nPushed to {publishing.push(trained.model, trained.tokenizer, hub_model_id, card)}")
-        written = [result.write(), self.folder / "model", *pages]
+        for folder in self.members.folders:
+            trained.tokenizer.save_pretrained(folder)
+        written = [result.write(), self.folder / "model", *self.members.folders, *pages]
         Checkpoints(self.folder / "checkpoints").clear()
         self.log("\nWritten: " + ", ".join(map(str, written)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from datasets import Dataset
@@ -10,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from .. import is_patched
 from ..evaluation.comparison import Comparison, Predicted, compare, predict
 from ..evaluation.temperature import with_temperatures
-from ..prediction import Bam, Dropout, Plain, Predictions, Predictor, Sampler
+from ..prediction import Bam, Dropout, Ensemble, Plain, Predictions, Predictor, Sampler
 from ..tasks.base import Task
 from .evaluation import evenly, make_predictor
 from .recipe import Recipe
@@ -39,16 +40,18 @@ def measure_uncertainty(
     rows: Dataset,
     recipe: Recipe,
     deterministic: Predicted | None = None,
+    members: Sequence[PreTrainedModel] = (),
 ) -> Uncertainty:
     """Measure the deterministic model and its samples on the same rows, or on a subsample of them.
 
     Args:
         deterministic: results of the deterministic model for all rows; without them it predicts again.
+        members: models of an ensemble, which is measured too.
     """
     measured = rows_with_text(task, rows)
     if recipe.uncertainty_rows is not None and recipe.uncertainty_rows < len(measured):
         measured = [measured[index] for index in evenly(len(measured), recipe.uncertainty_rows)]
-    methods: dict[str, Predictor | Predicted] = {**make_predictors(task, model, tokenizer, recipe)}
+    methods: dict[str, Predictor | Predicted] = {**make_predictors(task, model, tokenizer, recipe, members)}
     if deterministic is not None:
         methods[deterministic_name(model)] = deterministic.select(measured)
     rows = rows.select(measured)
@@ -67,14 +70,23 @@ def rows_with_text(task: Task, rows: Dataset) -> list[int]:
 
 
 def make_predictors(
-    task: Task, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, recipe: Recipe
+    task: Task,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    recipe: Recipe,
+    members: Sequence[PreTrainedModel] = (),
 ) -> dict[str, Predictor]:
-    """Return a deterministic predictor and one that samples, by attention or, for a plain model, by dropout."""
+    """Return a deterministic predictor and one that samples, by attention or, for a plain model, by dropout.
+
+    With `members` there is a third one, their ensemble.
+    """
     samplers: dict[str, Sampler] = {deterministic_name(model): Plain(model)}
     if recipe.num_samples > 1:
         bayesian = is_patched(model)
         name = f"{'BAM' if bayesian else 'MC dropout'}, {recipe.num_samples} samples"
         samplers[name] = Bam(model) if bayesian else Dropout(model, rate=recipe.dropout or USUAL_DROPOUT)
+    if members:
+        samplers[f"ensemble of {len(members)} checkpoints"] = Ensemble(members)
     return {name: make_predictor(task, sampler, tokenizer, recipe) for name, sampler in samplers.items()}
 
 
