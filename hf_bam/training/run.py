@@ -151,6 +151,7 @@ class Run:
             data.train, held_out = holdout_split(data.train, self.job.holdout)
             data.evaluation = {"holdout": held_out, **data.evaluation}
         data.test = {name: subsample(rows, limit) for name, rows in data.test.items()}
+        data.ood = {name: subsample(rows, limit) for name, rows in data.ood.items()}
         self.rows = {name: len(rows) for name, rows in data.sets.items()}
         self.log(f"{self.task.name}: " + ", ".join(f"{number} rows in {name}" for name, number in self.rows.items()))
         return data
@@ -225,7 +226,14 @@ class Run:
         members = self.members.load(model) if self.recipe.num_samples else []
         for name, rows in data.evaluation.items() if self.recipe.num_samples else ():
             found[name] = measure_uncertainty(
-                self.task, model, tokenizer, rows, self.recipe, self.evaluated[name], members
+                self.task,
+                model,
+                tokenizer,
+                rows,
+                self.recipe,
+                deterministic=self.evaluated[name],
+                members=members,
+                ood=data.ood.get(name),
             )
             self.log(f"\nUncertainty on {name}\n{tables.as_text(found[name].table)}")
         return found

@@ -39,34 +39,39 @@ def measure_uncertainty(
     tokenizer: PreTrainedTokenizerBase,
     rows: Dataset,
     recipe: Recipe,
+    *,
     deterministic: Predicted | None = None,
     members: Sequence[PreTrainedModel] = (),
+    ood: Dataset | None = None,
 ) -> Uncertainty:
     """Measure the deterministic model and its samples on the same rows, or on a subsample of them.
 
     Args:
         deterministic: results of the deterministic model for all rows; without them it predicts again.
         members: models of an ensemble, which is measured too.
+        ood: out-of-distribution rows, for classification.
     """
-    measured = rows_with_text(task, rows)
-    if recipe.uncertainty_rows is not None and recipe.uncertainty_rows < len(measured):
-        measured = [measured[index] for index in evenly(len(measured), recipe.uncertainty_rows)]
+    measured = measured_rows(task, rows, recipe)
     methods: dict[str, Predictor | Predicted] = {**make_predictors(task, model, tokenizer, recipe, members)}
     if deterministic is not None:
         methods[deterministic_name(model)] = deterministic.select(measured)
     rows = rows.select(measured)
     inputs, labels = task.inputs(rows), task.labels(rows)
     if labels is not None:
-        comparison = with_temperatures(compare(methods, inputs, labels))
+        others = None if ood is None else task.inputs(ood.select(measured_rows(task, ood, recipe)))
+        comparison = with_temperatures(compare(methods, inputs, labels, ood=others))
         return Uncertainty(comparison.table, comparison)
     results = {name: Predictions(predict(method, inputs)[0]) for name, method in methods.items()}
     return Uncertainty([{"method": name, **task.measures(rows, own)} for name, own in results.items()])
 
 
-def rows_with_text(task: Task, rows: Dataset) -> list[int]:
-    """Return the indices of the rows without an empty text, of which predictors take none by default."""
+def measured_rows(task: Task, rows: Dataset, recipe: Recipe) -> list[int]:
+    """Return the indices of `uncertainty_rows` rows, evenly spaced, without empty texts, which predictors reject."""
     texts = [(text,) if isinstance(text, str) else text for text in task.inputs(rows)]
-    return [index for index, parts in enumerate(texts) if all(part.strip() for part in parts)]
+    found = [index for index, parts in enumerate(texts) if all(part.strip() for part in parts)]
+    if recipe.uncertainty_rows is None or recipe.uncertainty_rows >= len(found):
+        return found
+    return [found[index] for index in evenly(len(found), recipe.uncertainty_rows)]
 
 
 def make_predictors(
