@@ -26,7 +26,8 @@ class BamConfig:
     """
 
     family: str = setting("weibull", choices=FAMILIES)
-    """Distribution of the unnormalised weights: `"weibull"` or `"lognormal"`."""
+    """Distribution of the attention: `"weibull"` or `"lognormal"` noise on the scores, or relative frequencies of keys
+    that are drawn from the soft attention (`"multinomial"`)."""
     kl_weight: float = setting(1e-4, least=0)
     """Weight of the KL in the loss, once annealing is over. The KL pulls the attention towards the prior in proportion
     to `kl_weight * beta`."""

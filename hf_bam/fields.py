@@ -88,7 +88,7 @@ def check_fields(settings: Any, owner: str | None = None) -> None:
 def checked(item: dataclasses.Field[Any], value: Any, owner: str = "") -> Any:
     """Return the value as the field keeps it, or raise an error that names the field, the value and what it may be."""
     types = type_name(item).split(" | ")
-    if value == "none" and "None" in types and "str" not in types:
+    if isinstance(value, str) and value == "none" and "None" in types and "str" not in types:
         value = None
     if not _fits(item, value, types):
         prefix = f"{owner}." if owner else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -81,11 +81,17 @@ class AttentionCall:
         batch, _, queries, keys = self.mask.shape
         return self.layer.noise_seed((batch, queries, keys), self.use, self.query.device)
 
-    def uniform(self, count: int, *, per_head: bool = True, per_query: bool = True) -> Tensor:
+    def uniform(
+        self, count: int, *, per_head: bool = True, per_query: bool = True, first: int | None = None
+    ) -> Tensor:
         """Return uniform random numbers in (0, 1), (B, H or 1, T or 1, count); 1 where heads or queries share them.
 
         They are a function of the seed and the position. Compiled code that trains draws them from the global
         generator, which the compiler knows how to restore.
+
+        Args:
+            first: index of the first number, where numbers are no property of keys (draws, features). None: one number
+                for each key, a function of its position in the text.
         """
         batch, heads, queries, _ = self.mask.shape
         shape = (batch, heads if per_head else 1, queries if per_query else 1)
@@ -93,4 +99,6 @@ class AttentionCall:
         if self.layer is not None and self.layer.training and torch.compiler.is_compiling():
             return global_uniform((*shape, count), device=device)
         seed = self.seed() if per_query else self.seed().for_keys()
+        if first is not None:
+            seed = replace(seed, first_key=torch.full((batch,), first, device=device))
         return uniform(random_bits(seed.row_keys(*shape, device), count))

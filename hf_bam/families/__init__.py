@@ -5,12 +5,14 @@ Mathematics alone: imports torch, `fields`, `objective` and `priors`.
 
 from .base import STAGES, Call, Family, Mask, Stage
 from .lognormal import Lognormal, LognormalFamily
+from .multinomial import MultinomialFamily
 from .scores import Posterior, ScoreFamily
 from .weibull import Weibull, WeibullFamily
 
 FAMILIES: dict[str, type[Family]] = {
     "weibull": WeibullFamily,
     "lognormal": LognormalFamily,
+    "multinomial": MultinomialFamily,
 }
 """Families by name."""
 
@@ -22,6 +24,7 @@ __all__ = [
     "Lognormal",
     "LognormalFamily",
     "Mask",
+    "MultinomialFamily",
     "Posterior",
     "ScoreFamily",
     "Stage",

@@ -53,8 +53,15 @@ class Call(Protocol):
     def query_mask(self, required: bool = False) -> Tensor | None:
         """Return the queries that are not padding, (B, T); None: all."""
 
-    def uniform(self, count: int, *, per_head: bool = True, per_query: bool = True) -> Tensor:
-        """Return uniform random numbers in (0, 1), (B, H or 1, T or 1, count); 1 where heads or queries share them."""
+    def uniform(
+        self, count: int, *, per_head: bool = True, per_query: bool = True, first: int | None = None
+    ) -> Tensor:
+        """Return uniform random numbers in (0, 1), (B, H or 1, T or 1, count); 1 where heads or queries share them.
+
+        Args:
+            first: index of the first number, where numbers are no property of keys (draws, features). None: one number
+                for each key, a function of its position in the text.
+        """
 
 
 @dataclass(frozen=True)

@@ -49,3 +49,9 @@ OUTPUTS = {
     "EncoderDecoderModel": "generation",
 }
 """Kind of prediction, by the end of a model's class name."""
+
+POOLING = {"eurobert": "mean", "t5gemma": "next"}
+"""Token whose logits a classifier of every token returns, by `model_type`; for others it is the last one.
+
+"mean": the mean of all. "next": the one behind the last, because the decoder reads the text shifted by one.
+"""

@@ -5,6 +5,8 @@ Monte Carlo dropout, an ensemble, or one deterministic pass), and a head turns t
 `patching` and `attention` for the samplers and `evaluation` for the metrics; tasks, training and integrations use it.
 """
 
+from .bayesian import BamPredictor
+from .calibration import Calibration
 from .heads import (
     Answer,
     Candidate,
@@ -16,8 +18,8 @@ from .heads import (
     Token,
     Tokens,
 )
-from .predictor import BamPredictor, Predictor
-from .results import Predictions, Uncertainty
+from .predictor import Predictor
+from .results import Novelty, Predictions, Uncertainty
 from .samplers import Bam, Dropout, Ensemble, Plain, Sampler
 from .settings import Settings
 
@@ -25,6 +27,7 @@ __all__ = [
     "Answer",
     "Bam",
     "BamPredictor",
+    "Calibration",
     "Candidate",
     "Classification",
     "Dropout",
@@ -32,6 +35,7 @@ __all__ = [
     "GeneratedToken",
     "Generation",
     "MultiLabel",
+    "Novelty",
     "Plain",
     "Predictions",
     "Predictor",

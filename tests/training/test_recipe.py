@@ -27,6 +27,18 @@ def test_wrong_values(field, value, words):
         Recipe(**{field: value})
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"ensemble_checkpoints": 3, "early_stopping_patience": 2}, "=3 and early_stopping_patience=2 cannot be"),
+        ({"average_checkpoints": True}, "average_checkpoints=True and ensemble_checkpoints=0 leave no weights"),
+    ],
+)
+def test_fields_that_exclude_each_other(fields, words):
+    with pytest.raises(ValueError, match=words):
+        Recipe(**fields)
+
+
 def test_unknown_fields():
     with pytest.raises(ValueError, match=r"'lr' is not a field of Recipe; the fields are learning_rate, "):
         Recipe.from_dict({"lr": 1e-4})
