@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from ..attention.layer import BamLayer
 from ..attention.runtime import Runtime
 from ..config import BamConfig
+from ..graph.convolution import has_attention
 from .backward import Tally
 
 ATTRIBUTE = "_bam"
@@ -31,7 +33,7 @@ class Patch:
         expansions: hooks of the layers that can repeat the batch, see `hf_bam.patching.expansion`.
     """
 
-    root: PreTrainedModel
+    root: nn.Module
     config: BamConfig
     runtime: Runtime = field(default_factory=Runtime)
     implementations: list[tuple[Any, Any]] = field(default_factory=list)
@@ -53,6 +55,14 @@ def base_model(model: nn.Module) -> PreTrainedModel:
         f"hf_bam needs a transformers model or a PEFT model around one, not {type(model).__name__}. Patch the "
         "transformers model before it is wrapped (DistributedDataParallel, torch.compile, a module of your own)."
     )
+
+
+def root_of(model: nn.Module) -> nn.Module:
+    """Return the model that is patched: a transformers model, also of a PEFT model, or one with graph attention."""
+    wrapped = isinstance(model, (DataParallel, DistributedDataParallel)) or hasattr(model, "_orig_mod")
+    if wrapped or isinstance(model, PreTrainedModel) or not any(map(has_attention, model.modules())):
+        return base_model(model)
+    return model
 
 
 def find_patches(model: nn.Module) -> list[Patch]:
