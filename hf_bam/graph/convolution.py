@@ -8,6 +8,7 @@ whose prior reads those features. In mean mode both call the methods of the clas
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from types import FunctionType
 from typing import Any
@@ -117,9 +118,13 @@ def remove(conv: nn.Module) -> None:
 
 
 def has_attention(module: nn.Module) -> bool:
-    """Return whether a module is a graph layer with attention, one that can be patched or another."""
-    return _is_torch_geometric(type(module)) and (
-        is_supported(module) or any(_calls(type(module), name, SOFTMAX) for name in (UPDATE, MESSAGE))
+    """Return whether a module is a graph layer with attention, one that can be patched or another.
+
+    Such a layer passes messages, and one of its methods calls PyG's `softmax`.
+    """
+    cls = type(module)
+    return callable(getattr(cls, UPDATE, None)) and any(
+        _calls(base, name, SOFTMAX) for base in cls.__mro__ if _is_torch_geometric(base) for name in vars(base)
     )
 
 
@@ -146,5 +151,6 @@ def _is_torch_geometric(cls: type) -> bool:
 
 
 def _calls(cls: type, method: str, name: str) -> bool:
-    code = getattr(getattr(cls, method, None), "__code__", None)
+    function = getattr(cls, method, None)
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
     return code is not None and name in code.co_names

@@ -52,8 +52,9 @@ def base_model(model: nn.Module) -> PreTrainedModel:
     if isinstance(inner, PreTrainedModel):
         return inner
     raise TypeError(
-        f"hf_bam needs a transformers model or a PEFT model around one, not {type(model).__name__}. Patch the "
-        "transformers model before it is wrapped (DistributedDataParallel, torch.compile, a module of your own)."
+        "hf_bam needs a transformers model or a PEFT model around one, or a PyTorch Geometric model with GATConv or "
+        f"GATv2Conv layers, not {type(model).__name__}. Patch the model before it is wrapped "
+        "(DistributedDataParallel, torch.compile, a module of your own)."
     )
 
 
