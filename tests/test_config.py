@@ -73,7 +73,7 @@ COMMON = {
     "settings",
     [
         {"family": "weibull", "k": 2, "beta": 3, "prior_shape": "psi", "alpha": 0.5},
-        {"family": "lognormal", "sigma": 0.5, "sigma_prior": 2},
+        {"family": "lognormal", "sigma": 0.5, "sigma_prior": 2, "prior_location": "median"},
     ],
 )
 def test_json_round_trip_of_every_field(settings):

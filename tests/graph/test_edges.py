@@ -18,6 +18,7 @@ from ..attention.cases import FAMILIES
 from .cases import CHANNELS, FEATURES, HEADS, LAYERS, NODES, complete_graph, features, random_graph
 
 SEED = NoiseSeed(5)
+SETTINGS = {**FAMILIES, "median": {"family": "lognormal", "sigma": 0.3, "prior_location": "median"}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,7 @@ def conv(request):
 
 
 @pytest.mark.parametrize("graph", [complete_graph(), random_graph()], ids=["complete", "with an isolated node"])
-@pytest.mark.parametrize("settings", FAMILIES.values(), ids=FAMILIES)
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_samples_kl_and_gradients_are_those_of_dense_attention(conv, settings, graph, monkeypatch):
     monkeypatch.setattr(BamLayer, "noise_seed", lambda *_: SEED)
     terms = []
