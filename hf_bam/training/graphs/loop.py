@@ -47,13 +47,13 @@ class Training:
     Attributes:
         epochs: number of epochs.
         seconds: time of the processor.
-        loss, kl_loss: means over the epochs of the task loss and of the weighted KL.
+        task_loss, kl_loss: means over the epochs of the task loss and of the weighted KL.
         best_epochs, weights: the epoch that each rule of selection keeps, and its weights.
     """
 
     epochs: int = 0
     seconds: float = 0.0
-    loss: float = 0.0
+    task_loss: float = 0.0
     kl_loss: float = 0.0
     best_epochs: dict[str, int] = field(default_factory=dict)
     weights: dict[str, dict[str, Tensor]] = field(default_factory=dict, repr=False)
@@ -88,7 +88,7 @@ def train(model: nn.Module, graph: Any, job: GraphJob) -> Training:
             weights = copy.deepcopy(model.state_dict())
             course.best_epochs |= dict.fromkeys(rules, course.epochs)
             course.weights |= dict.fromkeys(rules, weights)
-    course.loss, course.kl_loss = torch.stack(losses).mean(dim=0).tolist()
+    course.task_loss, course.kl_loss = torch.stack(losses).mean(dim=0).tolist()
     course.seconds = time.process_time() - start
     return course
 

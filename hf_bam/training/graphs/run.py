@@ -49,14 +49,15 @@ def run(job: GraphJob, graph: Any) -> tuple[nn.Module, Record]:
     model = build(job, graph)
     course = train(model, graph, job)
     record: Record = {"dataset": job.dataset, "variant": job.variant, "seed": job.seed}
-    record |= {name: getattr(course, name) for name in ("epochs", "seconds", "loss", "kl_loss")}
+    record |= {"settings": job.to_dict(), "selected": {}}
+    record |= {name: getattr(course, name) for name in ("epochs", "seconds", "task_loss", "kl_loss")}
     for rule in (*(rule for rule in SELECTIONS if rule != job.selection), job.selection):
         model.load_state_dict(course.weights[rule])  # those of the job last
         samples = predictions(model, graph, job.num_samples)
-        record[rule] = {"best_epoch": course.best_epochs[rule]}
-        for name, nodes in {"test": graph.test, "validation": graph.validation}.items():
-            record[rule][name] = measures(samples, graph.labels, nodes)
-    return model, {**record, "settings": job.to_dict()}
+        sets = {"test": graph.test, "validation": graph.validation}
+        found = {name: measures(samples, graph.labels, nodes) for name, nodes in sets.items()}
+        record["selected"][rule] = {"epoch": course.best_epochs[rule], **found}
+    return model, record
 
 
 def build(job: GraphJob, graph: Any) -> nn.Module:
@@ -116,10 +117,10 @@ def run_all(
 
 def describe(record: Record, rule: str) -> str:
     """Return one line about a run."""
-    kept = record[rule]
+    kept = record["selected"][rule]
     return (
         f"{record['variant']}, seed {record['seed']}: test accuracy {kept['test'][MEAN]['accuracy']:.3f} with the "
-        f"weights of epoch {kept['best_epoch']} of {record['epochs']}, {record['seconds']:.0f} s"
+        f"weights of epoch {kept['epoch']} of {record['epochs']}, {record['seconds']:.0f} s"
     )
 
 
@@ -136,7 +137,7 @@ def summary(records: Iterable[Record], rule: str, part: str = "test") -> list[di
     """Return means over seeds: a row for each variant and method; accuracy also with its standard deviation."""
     groups: dict[tuple[str, str], list[dict[str, float]]] = {}
     for record in records:
-        for method, own in record[rule][part].items():
+        for method, own in record["selected"][rule][part].items():
             groups.setdefault((record["variant"], method), []).append(own)
     rows = []
     for (variant, method), own in groups.items():
