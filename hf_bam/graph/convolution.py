@@ -133,16 +133,17 @@ def is_supported(module: nn.Module) -> bool:
     return any(base.__name__ in LAYERS and _is_torch_geometric(base) for base in type(module).__mro__)
 
 
-def problem(conv: nn.Module) -> str | None:
-    """Return why a graph layer with attention cannot be patched; None if it can."""
+def problem(conv: nn.Module, path: str) -> str | None:
+    """Return why a graph layer with attention, which is at this path, cannot be patched; None if it can."""
+    name = f"{path or 'it'} ({type(conv).__name__})"
     if not is_supported(conv):
-        return f"is none of {', '.join(LAYERS)}"
+        return f"{name} is none of {', '.join(LAYERS)}."
     if not (_calls(type(conv), "forward", "edge_updater") or _calls(type(conv), "forward", "super")):
-        return "has a forward that does not compute its weights in edge_update"
+        return f"{name} has a forward that does not compute its weights in edge_update."
     if not _calls(type(conv), UPDATE, SOFTMAX):
-        return "has an edge_update of its own that does not call softmax"
+        return f"{name} has an edge_update of its own that does not call softmax."
     if getattr(conv, "decomposed_layers", 1) != 1:
-        return "has decomposed_layers, which attention cannot have"
+        return f"{name} has decomposed_layers, which attention cannot have."
     return None
 
 

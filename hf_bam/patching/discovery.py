@@ -65,10 +65,8 @@ def find_graph_sites(model: nn.Module) -> list[Site]:
     for path, module in model.named_modules():
         if not has_attention(module):
             continue
-        if (reason := problem(module)) is not None:
-            raise UnsupportedModelError(
-                f"{type(model).__name__} cannot be patched: {path or 'it'} ({type(module).__name__}) {reason}."
-            )
+        if (reason := problem(module, path)) is not None:
+            raise UnsupportedModelError(f"{type(model).__name__} cannot be patched: {reason}")
         layer = re.match(r"(.*?(^|\.)\d+)(\.|$)", path)
         number = depth.setdefault(path if layer is None else layer[1], len(depth))
         bipartite = isinstance(module.in_channels, (tuple, list))
