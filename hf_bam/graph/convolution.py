@@ -68,7 +68,7 @@ class Message(Method):
     @torch.compiler.disable
     def __call__(self, **arguments: Any) -> Tensor:
         call = self.layer.runtime.edge_calls.pop(self.layer.number, None)
-        if call is not None:
+        if call is not None and self.layer.training:
             self.layer.collect(call.kl_term(arguments["x_j"]))  # (E, H, D)
         return self.plain()(self.conv, **arguments)
 

@@ -223,6 +223,15 @@ def test_compiled_models():
     assert model.conv1.bam.prior.logit_weight.grad.abs().sum() > 0
 
 
+def test_predictors_and_the_hub_are_for_transformers_models(model, tokenizer):
+    hf_bam.patch(model)
+    words = "This needs a transformers model or a PEFT model around one, not Net"
+    with pytest.raises(TypeError, match=words):
+        hf_bam.BamPredictor(model, tokenizer)
+    with pytest.raises(TypeError, match=words):
+        hf_bam.push_to_hub(model, "me/it")
+
+
 def test_a_text_encoder_and_a_graph_are_patched_apart():
     sizes = {"hidden_size": FEATURES * 2, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 
