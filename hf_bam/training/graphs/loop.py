@@ -41,8 +41,8 @@ class EarlyStopping:
 
 
 @dataclass
-class Training:
-    """Course of a training.
+class Course:
+    """Course of a run.
 
     Attributes:
         epochs: number of epochs.
@@ -59,7 +59,7 @@ class Training:
     weights: dict[str, dict[str, Tensor]] = field(default_factory=dict, repr=False)
 
 
-def train(model: nn.Module, graph: Any, job: GraphJob) -> Training:
+def train(model: nn.Module, graph: Any, job: GraphJob) -> Course:
     """Train a model in place.
 
     Args:
@@ -67,7 +67,7 @@ def train(model: nn.Module, graph: Any, job: GraphJob) -> Training:
     """
     options: dict[str, Any] = {"lr": job.learning_rate, "weight_decay": job.weight_decay}
     optimizer = torch.optim.Adam(model.parameters(), **options)
-    stopping, course, start = EarlyStopping(job.patience), Training(), time.process_time()
+    stopping, course, start = EarlyStopping(job.patience), Course(), time.process_time()
     bayesian, losses = is_patched(model), []
     while course.epochs < job.max_epochs and not stopping.is_over:
         model.train()
