@@ -74,7 +74,8 @@ class BamConfig:
 
         `"BAM-WC"`, `"BAM-WF"`, `"BAM-LC"`, `"BAM-LF"`, `"BAM-NOKL"` are the paper's variants with our defaults;
         `"cola"`, `"sts-b"`, `"sst-2"`, `"mnli"`, `"qnli"`, `"qqp"`, `"rte"`, `"mrpc"`, `"squad-1.1"` and
-        `"squad-2.0"` are the paper's own values for these tasks.
+        `"squad-2.0"` are the paper's own values for these tasks; `"cora-wc"`, `"cora-wf"`, `"cora-lc"`, `"cora-lf"`,
+        `"cora-nokl"` and the same of `citeseer` and `pubmed` those for these graphs.
         """
         if str(name).lower() not in PRESETS:
             raise ValueError(f"preset={name!r} is not known; choose one of {', '.join(PRESETS)}.")

@@ -71,7 +71,7 @@ SCORES = {"noise": "key", "prior": "fixed", "d_mid": 7}
     "settings",
     [
         {"family": "weibull", **SCORES, "k": 2, "beta": 3, "prior_shape": "psi", "alpha": 0.5},
-        {"family": "lognormal", **SCORES, "sigma": 0.5, "sigma_prior": 2},
+        {"family": "lognormal", **SCORES, "sigma": 0.5, "sigma_prior": 2, "prior_location": "median"},
         {"family": "multinomial", "counts": 3},
     ],
     ids=FAMILIES,

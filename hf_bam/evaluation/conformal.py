@@ -88,8 +88,8 @@ def abstention_threshold(losses: Array, uncertainty: Array, risk: float, confide
     """Return the largest uncertainty up to which inputs are answered, with a bound on the error among them.
 
     With probability `confidence` over the held-out examples, the error rate of answered inputs is at most `risk`. The
-    bound is that of Clopper and Pearson at each of some thresholds, with a union bound over them (Geifman and El-Yaniv,
-    2017).
+    bound is that of Clopper and Pearson at each of some thresholds, with a union bound over them (Geifman and
+    El-Yaniv, 2017).
 
     Args:
         losses: (B,) 1 for a wrong prediction, 0 for a right one.

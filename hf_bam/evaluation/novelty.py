@@ -1,7 +1,7 @@
 """Novelty of an input: distance of its features from those of the training set.
 
-Class-conditional Gaussians with one covariance matrix (Lee et al., 2018), relative to one Gaussian of all features (Ren
-et al., 2021). Covariance matrices are shrunk by the formula of Ledoit and Wolf.
+Class-conditional Gaussians with one covariance matrix (Lee et al., 2018), relative to one Gaussian of all features
+(Ren et al., 2021). Covariance matrices are shrunk by the formula of Ledoit and Wolf.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FeatureGaussians:
         features, labels = np.asarray(features, dtype=float), np.asarray(labels)
         if features.ndim != 2 or len(features) != len(labels) or len(features) < 2:
             raise ValueError(
-                f"features has shape {features.shape} and labels {labels.shape}; expected (B, D) and (B,) with B of at "
+                f"features has shape {features.shape} and labels {labels.shape}; expected (B, D) and (B,), B of at "
                 "least 2."
             )
         classes = np.arange(labels.max() + 1)

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import ADAPTER_CONFIG_NAME, logging
 from transformers.utils.hub import cached_file
 
-from ..patching.state import patch_of
+from ..patching.state import base_model, patch_of
 from .cards import model_card
 from .serialization import SavedBam, apply, find, read
 
@@ -139,6 +139,7 @@ def push_to_hub(
         The address of the commit.
     """
     patch_of(model)
+    base_model(model)
     repo_id = huggingface_hub.create_repo(repo_id, private=private, token=token, exist_ok=True).repo_id
     if revision is not None and not revision.startswith("refs/"):
         huggingface_hub.create_branch(repo_id, branch=revision, token=token, exist_ok=True)

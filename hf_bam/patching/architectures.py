@@ -25,7 +25,7 @@ NO_TOKENS = {"blt": "patches of bytes and not over tokens"}
 
 CROSS = re.compile(r"cross|encoder_attn|EncDec", re.IGNORECASE)
 """Names of cross-attention within a layer."""
-HEAD_DIM = ("qk_head_dim", "head_dim", "attention_head_size", "key_value_proj_dim", "head_size")
+HEAD_DIM = ("qk_head_dim", "head_dim", "attention_head_size", "key_value_proj_dim", "head_size", "out_channels")
 """Names that attention modules have for the size of a head."""
 
 DROPOUT_ATTRIBUTES = ("dropout", "attention_dropout", "activation_dropout", "attn_dropout")

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from ..attention.runtime import Sampling
 from ..patching.architectures import SHARES_PREFIX
-from ..patching.state import find_patches, patch_of
+from ..patching.state import base_model, find_patches, patch_of
 from .batched import Inputs, draw, repeat_all, sample_seeds
 from .copies import dropouts, in_evaluation, with_dropout
 from .dropout import SeededDropout
@@ -117,7 +117,7 @@ class Bam(Sampler):
         super().__init__(model, token_budget)
         patch_of(model)  # or an error
         self.dropout = dropout
-        self.share_prefix = dropout is None and model.config.model_type in SHARES_PREFIX
+        self.share_prefix = dropout is None and base_model(model).config.model_type in SHARES_PREFIX
 
     @property
     def options(self) -> dict[str, Any]:

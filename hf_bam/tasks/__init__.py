@@ -2,7 +2,8 @@
 
 A [`Task`][hf_bam.tasks.base.Task] loads rows, encodes them for training, declares how a predictor reads them, and
 scores the predictions. A new task is a file in this package and a line in `TASKS`. Tasks import `prediction`,
-`evaluation`, `patching` and `fields`; `training` uses them through the base class only.
+`evaluation`, `patching` and `fields`; `training` uses them through the base class only. The citation graphs of
+`planetoid` have no rows of text and are no `Task`; `training.graphs` uses them.
 """
 
 from __future__ import annotations
