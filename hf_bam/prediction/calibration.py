@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -46,11 +45,6 @@ class NoveltyFit:
             raise ValueError(f"The arrays of the novelty have shapes {shapes} that do not fit each other.")
         if not all(np.isfinite(array).all() for array in (*self.gaussians.arrays().values(), self.reference)):
             raise ValueError("Some numbers of the novelty are not finite.")
-        if math.isinf(self.threshold):
-            raise ValueError(
-                f"{self.reference.size} held-out inputs are too few for false_alarms={self.false_alarms}; it needs at "
-                f"least {math.ceil(1 / self.false_alarms) - 1}."
-            )
 
     @classmethod
     def fit(cls, features: Array, labels: Array, held_out: Array, false_alarms: float) -> NoveltyFit:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..attention.noise import new_seed
-from ..evaluation.conformal import IntervalFit, abstention_threshold, fit_sets
+from ..evaluation.conformal import IntervalFit, abstention_threshold, fit_sets, quantile
 from ..evaluation.labels import label_indices
 from .calibration import Abstention, Calibration, Intervals, NoveltyFit, Sets
 from .inputs import Text, content_uniform
@@ -32,6 +32,7 @@ def fit_novelty(
     false_alarms: float,
 ) -> NoveltyFit:
     """Return the fit to a training set; see `Predictor.fit`."""
+    check_rate("false_alarms", false_alarms, len(texts) // HELD_OUT if held_out is None else len(held_out))
     classes = classes_of(predictor, texts, labels)
     if held_out is None:
         # Chosen by content, so that equal texts stay together and the order does not matter.
@@ -64,27 +65,27 @@ def classes_of(predictor: Predictor, texts: list[Text], labels: Iterable[int | s
 
 def fit_conformal(predictor: Predictor, texts: list[Text], labels: Iterable[Any], alpha: float) -> dict[str, Any]:
     """Return the fitted part of a calibration by its name; see `Predictor.conformal`."""
+    check_rate("alpha", alpha, len(texts))
     if predictor.head_name == "regression":
         targets = numbers(labels, len(texts))
         results = predictor(texts)
         mean, std = (np.array([getattr(result, name) for result in results]) for name in ("value", "std"))
         fit = IntervalFit.fit(targets, mean, std, alpha)
-        check_enough(fit.threshold, len(texts), alpha)
         return {"intervals": Intervals(fit.threshold, fit.offset, alpha)}
     check_classification(predictor, "conformal", " or 'regression'")
     truth, results = label_indices(labels, predictor.label_names, len(texts)), predictor(texts)
     probabilities = np.array([result.samples.mean(axis=0) for result in results])
     seed = new_seed() if predictor.settings.seed is None else predictor.settings.seed
     uniform = np.array([content_uniform(seed, text) for text in texts])
-    threshold = fit_sets(truth, probabilities, uniform, alpha) if texts else math.inf
-    check_enough(threshold, len(texts), alpha)
-    return {"sets": Sets(threshold, alpha)}
+    return {"sets": Sets(fit_sets(truth, probabilities, uniform, alpha), alpha)}
 
 
 def fit_abstention(
     predictor: Predictor, texts: list[Text], labels: Iterable[int | str], risk: float, confidence: float
 ) -> Abstention:
     """Return the fitted threshold; see `Predictor.abstain`."""
+    check_rate("risk", risk)
+    check_rate("confidence", confidence)
     check_classification(predictor, "abstain")
     truth, results = label_indices(labels, predictor.label_names, len(texts)), predictor(texts)
     wrong = np.array([result.prediction for result in results]) != truth
@@ -105,11 +106,13 @@ def check_classification(predictor: Predictor, name: str, others: str = "") -> N
         )
 
 
-def check_enough(threshold: float, number: int, alpha: float) -> None:
-    if math.isinf(threshold):
-        raise ValueError(
-            f"{number} inputs are too few for alpha={alpha}; it needs at least {math.ceil(1 / alpha) - 1}."
-        )
+def check_rate(name: str, value: float, number: int | None = None) -> None:
+    """Raise `ValueError` for a rate outside of (0, 1), and for one that `number` inputs are too few for."""
+    if not 0 < value < 1:
+        raise ValueError(f"{name}={value!r} is not valid; it must be a number between 0 and 1.")
+    if number is not None and math.isinf(quantile(np.zeros(number), value)):
+        least = math.ceil(1 / value - 1e-9) - 1
+        raise ValueError(f"{number} held-out inputs are too few for {name}={value}; it needs at least {least}.")
 
 
 def numbers(labels: Iterable[Any], expected: int) -> Array:

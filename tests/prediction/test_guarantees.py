@@ -150,8 +150,10 @@ def test_eight_threads_give_exactly_the_sequential_results(classify):
 
 def test_errors_name_the_way_out(classify, regress, tokenizer):
     texts, labels = sentences(40, seed=1)
-    with pytest.raises(ValueError, match=r"5 inputs are too few for alpha=0.1; it needs at least 9"):
+    with pytest.raises(ValueError, match=r"5 held-out inputs are too few for alpha=0.1; it needs at least 9"):
         classify.conformal(texts[:5], labels[:5])
+    with pytest.raises(ValueError, match="confidence=90 is not valid; it must be a number between 0 and 1"):
+        classify.abstain(texts, labels, confidence=90)
     with pytest.raises(ValueError, match=r"alpha=1.5 is not valid"):
         classify.conformal(texts, labels, alpha=1.5)
     with pytest.raises(ValueError, match="There are 3 labels for 40 inputs"):
@@ -159,7 +161,7 @@ def test_errors_name_the_way_out(classify, regress, tokenizer):
     with pytest.raises(ValueError, match="There are 3 labels for 40 inputs"):
         regress.conformal(texts, [0.5] * 3)
     with pytest.raises(ValueError, match=r"labels\[1\] is not finite"):
-        regress.conformal(texts[:2], [0.5, math.nan])
+        regress.conformal(texts, [0.5, math.nan, *[0.5] * 38])
     with pytest.raises(ValueError, match=r"abstain\(\) needs head='classification'; this predictor has head='regress"):
         regress.abstain(texts, labels)
     with pytest.raises(ValueError, match=r"No entropy keeps the error .* at risk=0.01 with confidence=0.9, on 40 inp"):

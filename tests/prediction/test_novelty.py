@@ -145,6 +145,9 @@ def test_errors_name_the_way_out(classify, regress, tokenizer):
         ValueError, match=r"10 held-out inputs are too few for false_alarms=0.05; it needs at least 19"
     ):
         classify.fit(texts[:100], labels[:100])
+    with pytest.raises(ValueError, match=r"3 held-out inputs are too few for false_alarms=0.05"):
+        classify.fit(texts, labels, held_out=HELD_OUT[:3])
+    classify.fit(texts[:40], labels[:40], held_out=HELD_OUT[:19])  # and these are enough
     with pytest.raises(ValueError, match=r"false_alarms=1.5 is not valid"):
         classify.fit(texts, labels, false_alarms=1.5)
     with pytest.raises(ValueError, match=r"labels\[1\] is 'cars'; it must be one of \['music'"):

@@ -71,13 +71,9 @@ class SequenceClassification(Head):
         if (sets := self.calibration.sets) is not None and results:
             mean = np.stack([result.samples.mean(axis=0) for result in results])  # (B, C)
             uniform = np.array([content_uniform(self.seed, item) for item in batch])
-            inside, order, labels = (
-                prediction_sets(mean, uniform, sets.threshold),
-                np.argsort(-mean, axis=1),
-                self.labels,
-            )
-            chosen = [[labels[i] for i in row if own[i]] for row, own in zip(order.tolist(), inside, strict=True)]
-            results = [replace(one, prediction_set=names) for one, names in zip(results, chosen, strict=True)]
+            rows = zip(results, prediction_sets(mean, uniform, sets.threshold), np.argsort(-mean, axis=1), strict=True)
+            labels = self.labels
+            results = [replace(one, prediction_set=[labels[i] for i in order if own[i]]) for one, own, order in rows]
         if (rule := self.calibration.abstention) is not None:
             results = [replace(result, answered=result.entropy <= rule.threshold) for result in results]
         return results
