@@ -30,6 +30,8 @@ class AttentionCall:
         position_bias: (B or 1, H, T, at least S), added to the scores; it may be learned.
         softcap: bound of the scores, by a tanh.
         wants_weights: whether the weights are asked for.
+        first_query: index of the first query within the forward pass, for modules that are called step by step; None:
+            the call has all queries.
     """
 
     layer: BamLayer | None
@@ -43,6 +45,7 @@ class AttentionCall:
     position_bias: Tensor | None = None
     softcap: float | None = None
     wants_weights: bool = False
+    first_query: int | None = None
 
     def sampled(self, stage: Stage, tensor: Any) -> Any:
         """Return the tensor of a stage, or a sample in its place if the latent variable is there.
@@ -61,7 +64,7 @@ class AttentionCall:
         if self.layer.runtime.frame is not None:
             self.layer.runtime.frame.sampled = True
         for term in terms:
-            self.layer.collect(term)
+            self.layer.collect(term, by_step=self.first_query is not None)
 
     def query_mask(self, required: bool = False) -> Tensor | None:
         """Return the queries that are not padding, (B, T); None: all, or not known.
@@ -71,13 +74,13 @@ class AttentionCall:
         """
         assert self.layer is not None
         batch, _, queries, keys = self.mask.shape
-        return self.layer.query_mask(batch, queries, keys, required)
+        return self.layer.query_mask(batch, queries, keys, required, self.first_query)
 
     def seed(self) -> NoiseSeed:
         """Return the seed of the noise. In training each call takes a new one from the global generator."""
         assert self.layer is not None
         batch, _, queries, keys = self.mask.shape
-        return self.layer.noise_seed((batch, queries, keys), self.use, self.query.device)
+        return self.layer.noise_seed((batch, queries, keys), self.use, self.query.device, self.first_query)
 
     def uniform(self, count: int, *, per_head: bool = True, per_query: bool = True) -> Tensor:
         """Return uniform random numbers in (0, 1), (B, H or 1, T or 1, count); 1 where heads or queries share them.

@@ -66,7 +66,9 @@ class BamLayer(nn.Module):
         """Return whether this use of the module is sampled: in training, or within `hf_bam.sampling`."""
         return self.uses[use] and (self.training or self.sampling is not None)
 
-    def noise_seed(self, shape: tuple[int, int, int], use: int, device: torch.device) -> NoiseSeed:
+    def noise_seed(
+        self, shape: tuple[int, int, int], use: int, device: torch.device, first_query: int | None = None
+    ) -> NoiseSeed:
         """Return the seed of the noise of an attention call.
 
         Training takes it from the global generator: gradient checkpointing restores that before it runs a layer
@@ -74,16 +76,21 @@ class BamLayer(nn.Module):
 
         Args:
             shape: B, T, S.
+            first_query: index of the first query within the forward pass, where the call has only some of them.
         """
         sampling, frame = self.sampling, self.runtime.frame
-        if sampling is None:
+        if sampling is None and (first_query is None or frame is None):
             return NoiseSeed(new_seed())
+        if sampling is None:
+            return NoiseSeed(frame.step_seed(self.number), None, torch.full(shape[:1], first_query, device=device))
         seed = sampling.begin() if frame is None or frame.seed is None else frame.seed
         positions = Positions() if frame is None else frame.positions
-        first = positions.first(shape, self.decoder, self.cross, device)
+        first = positions.first(shape, self.decoder, self.cross, device, first_query or 0)
         return NoiseSeed(self.number * 2**16 + use + 1, sampling.row_seeds(seed, shape[0], device), *first)
 
-    def query_mask(self, batch: int, queries: int, keys: int, required: bool = False) -> Tensor | None:
+    def query_mask(
+        self, batch: int, queries: int, keys: int, required: bool = False, first_query: int | None = None
+    ) -> Tensor | None:
         """Return the queries that are not padding, (B, T); None: all, or not known.
 
         Args:
@@ -96,16 +103,16 @@ class BamLayer(nn.Module):
                 "forward of the transformers model knows. Call the model rather than its layers, and use the model's "
                 "own gradient_checkpointing_enable() rather than a checkpoint wrapper around its layers."
             )
-        return None if frame is None else frame.query_mask(self.decoder, batch, queries, keys)
+        return None if frame is None else frame.query_mask(self.decoder, batch, queries, keys, first_query)
 
-    def collect(self, term: LossTerm) -> None:
-        """Add a term to the open forward pass.
+    def collect(self, term: LossTerm, by_step: bool = False) -> None:
+        """Add a term to the open forward pass; `by_step`: of some of the queries.
 
         It is computed without one too: a checkpointed layer that runs again must do what it did before.
         """
         frame = self.runtime.frame
         if frame is not None:
-            frame.add(term)
+            frame.add(term, self.number if by_step else None)
         elif term.requires_grad and not torch.compiler.is_compiling() and not in_backward():
             self.runtime.lost_terms += 1
 

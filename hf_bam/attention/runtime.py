@@ -33,12 +33,13 @@ class Positions:
     two_parts: bool = False
 
     def first(
-        self, shape: tuple[int, int, int], decoder: bool, cross: bool, device: torch.device
+        self, shape: tuple[int, int, int], decoder: bool, cross: bool, device: torch.device, first_query: int = 0
     ) -> tuple[Tensor | None, Tensor | None]:
         """Return the positions of the first query and of the first key of an attention call, (B,) each; None for 0.
 
         Args:
             shape: B, T, S.
+            first_query: index of the first query of the call within the forward pass.
         """
         batch, queries, keys = shape
         past = max(0, keys - queries) if self.past is None and not cross else self.past or 0
@@ -48,7 +49,7 @@ class Positions:
         dropped = 0 if cross else max(0, past + queries - keys)
         of_queries = self.decoder if decoder else self.encoder
         of_keys = self.encoder if cross else of_queries
-        return _first(past, of_queries, batch, device), _first(dropped, of_keys, batch, device)
+        return _first(past + first_query, of_queries, batch, device), _first(dropped, of_keys, batch, device)
 
 
 def _first(past: int, padding: Tensor | None, batch: int, device: torch.device) -> Tensor | None:
@@ -70,6 +71,9 @@ class Frame:
         replaying: whether gradient checkpointing runs a layer once more; its terms are collected already.
         sampling, seed: source of the noise of a model in evaluation mode, and the seed of this forward.
         positions: positions of the tokens of this forward in their texts; for sampling.
+        terms: loss terms of the attention calls.
+        parts: loss terms of the calls that had only some of the queries of a module, by module and kind of term.
+        step_seeds: training: the seed that all calls of such a module share, by its number.
     """
 
     owner: nn.Module
@@ -84,11 +88,28 @@ class Frame:
     # torch.compile traces a function here, and neither the class itself nor an object of it.
     positions: Positions = field(default_factory=lambda: Positions())
     terms: list[LossTerm] = field(default_factory=list)
+    parts: dict[tuple[int, type[LossTerm]], list[LossTerm]] = field(default_factory=dict)
+    step_seeds: dict[int, int] = field(default_factory=dict)
     uses: dict[int, int] = field(default_factory=dict)
 
-    def add(self, term: LossTerm) -> None:
-        if not self.replaying:
+    def add(self, term: LossTerm, layer: int | None = None) -> None:
+        """Collect a term; `layer` is the number of a module whose calls have only some of its queries each."""
+        if self.replaying:
+            return
+        if layer is None:
             self.terms.append(term)
+        else:
+            self.parts.setdefault((layer, type(term)), []).append(term)
+
+    def collected(self) -> list[LossTerm]:
+        """Return all terms; those of a module that was called step by step are joined."""
+        return [*self.terms, *(kind.join(parts) for (_, kind), parts in self.parts.items())]
+
+    def step_seed(self, layer: int) -> int:
+        """Return the seed of a module that is called step by step, the same in all its calls."""
+        if layer not in self.step_seeds:
+            self.step_seeds[layer] = new_seed()
+        return self.step_seeds[layer]
 
     def next_use(self, layer: int) -> int:
         """Return how often this layer ran before in the same forward (ALBERT runs one layer many times)."""
@@ -96,12 +117,16 @@ class Frame:
         self.uses[layer] = use + 1
         return use
 
-    def query_mask(self, decoder: bool, batch: int, queries: int, keys: int) -> Tensor | None:
+    def query_mask(
+        self, decoder: bool, batch: int, queries: int, keys: int, first_query: int | None = None
+    ) -> Tensor | None:
         """Return the queries that are not padding, (B, T); None where that is not known."""
         tokens = self.decoder_mask if decoder else self.encoder_mask
         if tokens is None:
             return None
         tokens = tokens.reshape(-1, tokens.shape[-1])  # multiple choice: (B, choices, L)
+        if first_query is not None:
+            return tokens[:, first_query : first_query + queries]
         if tokens.shape == (batch, keys) and queries <= keys:
             return tokens[:, keys - queries :]  # keys of a prefix or a cache come first
         return tokens if tokens.shape == (batch, queries) else None

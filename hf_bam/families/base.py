@@ -49,6 +49,9 @@ class Call(Protocol):
 
     @property
     def mask(self) -> Mask: ...
+    @property
+    def first_query(self) -> int | None:
+        """Index of the first query within the forward pass; None: the call has all queries."""
 
     def query_mask(self, required: bool = False) -> Tensor | None:
         """Return the queries that are not padding, (B, T); None: all."""

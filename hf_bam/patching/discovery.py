@@ -58,7 +58,8 @@ def find_sites(model: PreTrainedModel) -> list[Site]:
             continue
         # "decoder.block.0.layer.1.EncDecAttention" is a cross-attention of the stack "decoder.block".
         prefix, *place = re.split(r"\.\d+\.", path, maxsplit=1)
-        cross = bool(place) and CROSS.search(place[0]) is not None
+        # A module outside of a list of layers shows by its own name what it is.
+        cross = CROSS.search(place[0] if place else path.rpartition(".")[2]) is not None
         stack = f"{prefix} ({'cross' if cross else 'self'})"
         model_config = getattr(module, "config", model.config)
         if shared := SHARED_LAYERS.get(model_config.model_type):

@@ -96,7 +96,7 @@ def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
         return None
     config = patch.config
     weight = annealed(config.kl_weight, config.annealing, config.annealing_rate, steps.step_of(patch.root))
-    terms = reduce_terms(frame.terms, config.kl_reduction, frame.labels, output)
+    terms = reduce_terms(frame.collected(), config.kl_reduction, frame.labels, output)
     kl = terms.setdefault(KL, torch.zeros_like(weight))
     kl_loss = sum((value for name, value in terms.items() if name != KL), weight.to(kl.device) * kl)
     patch.runtime.kl_loss = kl_loss
