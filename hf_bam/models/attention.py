@@ -44,7 +44,8 @@ class RecurrentAttention(nn.Module):
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
         self.config = config
-        self.head_dim = config.hidden_size // config.num_attention_heads
+        self.num_heads = config.num_attention_heads
+        self.head_dim = config.hidden_size // self.num_heads
         self.scaling = self.head_dim**-0.5
         self.dropout = config.attention_dropout
         self.q_proj, self.k_proj, self.v_proj = (
@@ -56,7 +57,7 @@ class RecurrentAttention(nn.Module):
         return self._by_heads(self.k_proj(memory)), self._by_heads(self.v_proj(memory))
 
     def _by_heads(self, states: Tensor) -> Tensor:
-        return states.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        return states.view(*states.shape[:2], self.num_heads, self.head_dim).transpose(1, 2)
 
     def forward(
         self,

@@ -26,7 +26,8 @@ class RecurrentConfig(PretrainedConfig):
         attention_dropout: dropout rate of the attention weights.
         input_feeding: feed the context vector back: an input of the decoder is the embedding of a token and the
             context vector of the step before. Attention then runs step by step, otherwise once for all steps.
-        initializer_range: bound of the uniform distribution of all initial weights.
+        initializer_factor: standard deviation of the initial weights, which are uniform, times the square root of
+            hidden_size.
         scheduled_sampling: probability with which an input of the decoder in training is the model's own prediction
             instead of the target token; 0 is teacher forcing, 1 is free running.
         feedback: token that scheduled sampling feeds back, one of `FEEDBACK`.
@@ -35,7 +36,7 @@ class RecurrentConfig(PretrainedConfig):
     """
 
     model_type = "recurrent"
-    keys_to_ignore_at_inference = ("past_key_values",)
+    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class RecurrentConfig(PretrainedConfig):
         dropout: float = 0.1,
         attention_dropout: float = 0.0,
         input_feeding: bool = True,
-        initializer_range: float = 0.1,
+        initializer_factor: float = 1.0,
         scheduled_sampling: float = 0.0,
         feedback: str = "sample",
         gumbel_temperature: float = 1.0,
@@ -64,7 +65,7 @@ class RecurrentConfig(PretrainedConfig):
         self.dropout = dropout
         self.attention_dropout = attention_dropout
         self.input_feeding = input_feeding
-        self.initializer_range = initializer_range
+        self.initializer_factor = initializer_factor
         self.scheduled_sampling = scheduled_sampling
         self.feedback = feedback
         self.gumbel_temperature = gumbel_temperature
@@ -110,7 +111,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        bound = self.config.initializer_range
+        bound = self.config.initializer_factor * (3 / self.config.hidden_size) ** 0.5
         if isinstance(module, (nn.Linear, nn.Embedding, nn.LSTM)):
             for parameter in module.parameters(recurse=False):
                 init.uniform_(parameter, -bound, bound)

@@ -13,6 +13,7 @@ from transformers.utils import can_return_tuple
 from .attention import RecurrentAttention
 from .cache import RecurrentCache, State
 from .configuration import RecurrentConfig, RecurrentPreTrainedModel
+from .embedding import ScaledEmbedding
 from .encoder import RecurrentEncoderOutput
 
 Feedback = Callable[[Tensor, Tensor], Tensor]
@@ -31,7 +32,7 @@ class RecurrentDecoder(RecurrentPreTrainedModel):
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__(config)
         width = config.hidden_size
-        self.embed_tokens = nn.Embedding(config.vocab_size, width)
+        self.embed_tokens = ScaledEmbedding(config.vocab_size, width)
         sizes = [width * (1 + config.input_feeding), *[width] * (config.num_hidden_layers - 1)]
         self.layers = nn.ModuleList(nn.LSTM(size, width, batch_first=True) for size in sizes)
         self.cross_attn = RecurrentAttention(config)
@@ -75,30 +76,35 @@ class RecurrentDecoder(RecurrentPreTrainedModel):
 
         by_step = self.config.input_feeding or feedback is not None or kept is not None
         size = 1 if by_step else length
-        outputs: list[Tensor] = []
+        steps: list[tuple[Tensor, Tensor]] = []
         hidden: list[list[Tensor]] = []
         weights: list[Any] = []
         for start in range(0, length, size):
             inputs = embeds[:, start : start + size]
-            if feedback is not None and outputs:
-                inputs = feedback(outputs[-1], inputs)
+            if feedback is not None and steps:
+                inputs = feedback(self.output(*steps[-1]), inputs)
             hidden.append([inputs])
             states, layers = self.recur(self.dropout(inputs), state, hidden[-1])
             first_query = start if size < length else None
             context, own = self.cross_attn(states, *memory, mask, bool(output_attentions), first_query)
-            outputs.append(self.dropout(torch.tanh(self.readout(torch.cat([states, context], dim=-1)))))
+            steps.append((states, context))
             weights.append(own)
             after = State(layers, context[:, -1:])
             state = after if kept is None else hold(state, after, kept[:, start])
 
         if cache is not None:
             cache.store(state, memory, length)
+        joined = tuple(torch.cat(layer, dim=1) for layer in zip(*hidden, strict=True))
         return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=torch.cat(outputs, dim=1),
+            last_hidden_state=self.output(*(torch.cat(own, dim=1) for own in zip(*steps, strict=True))),
             past_key_values=cache,
-            hidden_states=tuple(torch.cat(x, dim=1) for x in zip(*hidden, strict=True)) if output_hidden_states else None,
+            hidden_states=joined if output_hidden_states else None,
             cross_attentions=(torch.cat(weights, dim=2),) if output_attentions else None,
         )
+
+    def output(self, states: Tensor, context: Tensor) -> Tensor:
+        """Return `o` from decoder states and context vectors, (B, T, D) each."""
+        return self.dropout(torch.tanh(self.readout(torch.cat([states, context], dim=-1))))
 
     def start(
         self, encoder_outputs: RecurrentEncoderOutput | None, cache: RecurrentCache | None

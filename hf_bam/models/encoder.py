@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration import RecurrentConfig, RecurrentPreTrainedModel
+from .embedding import ScaledEmbedding
 
 
 @dataclass
@@ -34,7 +35,7 @@ class RecurrentEncoder(RecurrentPreTrainedModel):
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__(config)
         width = config.hidden_size
-        self.embed_tokens = nn.Embedding(config.vocab_size, width)
+        self.embed_tokens = ScaledEmbedding(config.vocab_size, width)
         self.layers = nn.ModuleList(
             nn.LSTM(width, width // 2, batch_first=True, bidirectional=True) for _ in range(config.num_hidden_layers)
         )
@@ -63,7 +64,7 @@ class RecurrentEncoder(RecurrentPreTrainedModel):
         order, lengths = packing(attention_mask)
         if order is not None:
             states = states.gather(1, order[..., None].expand_as(states))
-        hidden, cell, every = [], [], [states]
+        every, hidden, cell = [states], list[Tensor](), list[Tensor]()
         for lstm in self.layers:
             states, final = run(lstm, self.dropout(states), lengths)
             every.append(states)

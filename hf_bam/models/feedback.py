@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import gumbel_softmax
 
 from .configuration import RecurrentConfig
+from .embedding import ScaledEmbedding
 
 
-def mixed_inputs(config: RecurrentConfig, embedding: nn.Embedding, logits: Tensor, target: Tensor) -> Tensor:
+def mixed_inputs(config: RecurrentConfig, embedding: ScaledEmbedding, logits: Tensor, target: Tensor) -> Tensor:
     """Return the embedding of a predicted token with probability `scheduled_sampling`, else that of the target.
 
     Args:
@@ -21,7 +22,7 @@ def mixed_inputs(config: RecurrentConfig, embedding: nn.Embedding, logits: Tenso
     return torch.where(chosen, own, target)
 
 
-def predicted_embedding(config: RecurrentConfig, embedding: nn.Embedding, logits: Tensor) -> Tensor:
+def predicted_embedding(config: RecurrentConfig, embedding: ScaledEmbedding, logits: Tensor) -> Tensor:
     """Return the embedding of the token that `feedback` takes from logits (B, 1, V), (B, 1, D).
 
     Gumbel-softmax, ``softmax((logits + g) / temperature)`` with Gumbel noise ``g``, gives a weighted mean of all
@@ -33,4 +34,4 @@ def predicted_embedding(config: RecurrentConfig, embedding: nn.Embedding, logits
         return embedding(logits[:, 0].float().softmax(dim=-1).multinomial(1))
     hard = config.feedback == "straight-through"
     weights = gumbel_softmax(logits.float(), tau=config.gumbel_temperature, hard=hard)
-    return weights.to(embedding.weight.dtype) @ embedding.weight
+    return embedding.mean(weights)

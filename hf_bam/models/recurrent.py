@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import GenerationMixin
@@ -14,6 +14,7 @@ from transformers.utils import can_return_tuple
 from .cache import RecurrentCache
 from .configuration import RecurrentConfig, RecurrentPreTrainedModel
 from .decoder import Feedback, RecurrentDecoder
+from .embedding import ScaledEmbedding
 from .encoder import RecurrentEncoder, RecurrentEncoderOutput
 from .feedback import mixed_inputs
 
@@ -53,10 +54,10 @@ class RecurrentModel(RecurrentPreTrainedModel):
     def get_decoder(self) -> RecurrentDecoder:
         return self.decoder
 
-    def get_input_embeddings(self) -> nn.Embedding:
+    def get_input_embeddings(self) -> ScaledEmbedding:
         return self.encoder.embed_tokens
 
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
+    def set_input_embeddings(self, value: ScaledEmbedding) -> None:
         self.encoder.embed_tokens = value
         if self.config.tie_word_embeddings:
             self.decoder.embed_tokens = value
@@ -196,7 +197,8 @@ class RecurrentForConditionalGeneration(RecurrentPreTrainedModel, GenerationMixi
         logits = self.lm_head(outputs.last_hidden_state)
         loss = None
         if labels is not None:
-            loss = cross_entropy(logits.flatten(0, 1).float(), labels.flatten().to(logits.device), ignore_index=IGNORED)
+            exact = logits.flatten(0, 1).to(torch.promote_types(logits.dtype, torch.float32))
+            loss = cross_entropy(exact, labels.flatten(), ignore_index=IGNORED)
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
