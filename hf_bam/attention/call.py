@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..families import Stage
+from ..families import Alignment, Stage
 from ..families.scores import uniform as global_uniform
 from ..objective import LossTerm
 from .layer import BamLayer
@@ -65,6 +65,12 @@ class AttentionCall:
             self.layer.runtime.frame.sampled = True
         for term in terms:
             self.layer.collect(term, by_step=self.first_query is not None)
+
+    @property
+    def alignment(self) -> Alignment | None:
+        """Record of the latent alignment of the open forward pass; None where there is none."""
+        frame = None if self.layer is None else self.layer.runtime.frame
+        return None if frame is None else frame.alignment
 
     def query_mask(self, required: bool = False) -> Tensor | None:
         """Return the queries that are not padding, (B, T); None: all, or not known.

@@ -9,8 +9,10 @@ from torch import Tensor, nn
 
 from ..families import Family
 from ..objective import LossTerm
+from .frame import Positions
 from .noise import NoiseSeed, new_seed
-from .runtime import Positions, Runtime, Sampling
+from .runtime import Runtime
+from .sampling import Sampling
 
 
 class BamLayer(nn.Module):
@@ -26,6 +28,7 @@ class BamLayer(nn.Module):
         cross: whether keys and queries come from different sequences.
         uses: for each use of the module within a forward, whether it is stochastic. One entry for most models.
         number: index of the module within its model.
+        queries: number of queries of a call that have a latent alignment, the first ones; None: all.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class BamLayer(nn.Module):
         cross: bool = False,
         uses: tuple[bool, ...] = (True,),
         number: int = 0,
+        queries: int | None = None,
     ) -> None:
         super().__init__()
         self.family: Any = family
@@ -46,6 +50,7 @@ class BamLayer(nn.Module):
         self.cross = cross
         self.uses = uses
         self.number = number
+        self.queries = queries
         for name, module in family.modules(head_dim).items() if any(uses) else ():
             self.add_module(name, module)
 
@@ -63,8 +68,11 @@ class BamLayer(nn.Module):
         return self.runtime.sampling if frame is None else frame.sampling
 
     def is_stochastic(self, use: int) -> bool:
-        """Return whether this use of the module is sampled: in training, or within `hf_bam.sampling`."""
-        return self.uses[use] and (self.training or self.sampling is not None)
+        """Return whether the family computes this use of the module: in training, within `hf_bam.sampling`, or where
+        the forward pass has a latent alignment."""
+        frame = self.runtime.frame
+        aligned = frame is not None and frame.alignment is not None
+        return self.uses[use] and (self.training or self.sampling is not None or aligned)
 
     def noise_seed(
         self, shape: tuple[int, int, int], use: int, device: torch.device, first_query: int | None = None
@@ -79,9 +87,9 @@ class BamLayer(nn.Module):
             first_query: index of the first query within the forward pass, where the call has only some of them.
         """
         sampling, frame = self.sampling, self.runtime.frame
-        if sampling is None and (first_query is None or frame is None):
-            return NoiseSeed(new_seed())
         if sampling is None:
+            if first_query is None or frame is None:
+                return NoiseSeed(new_seed())
             return NoiseSeed(frame.step_seed(self.number), None, torch.full(shape[:1], first_query, device=device))
         seed = sampling.begin() if frame is None or frame.seed is None else frame.seed
         positions = Positions() if frame is None else frame.positions

@@ -3,7 +3,9 @@
 Mathematics alone: imports torch, `fields`, `objective` and `priors`.
 """
 
+from .alignment import Alignment, AlignmentFamily
 from .base import STAGES, Call, Family, Mask, Stage
+from .categorical import CategoricalFamily
 from .lognormal import Lognormal, LognormalFamily
 from .scores import Posterior, ScoreFamily
 from .weibull import Weibull, WeibullFamily
@@ -11,13 +13,17 @@ from .weibull import Weibull, WeibullFamily
 FAMILIES: dict[str, type[Family]] = {
     "weibull": WeibullFamily,
     "lognormal": LognormalFamily,
+    "categorical": CategoricalFamily,
 }
 """Families by name."""
 
 __all__ = [
     "FAMILIES",
     "STAGES",
+    "Alignment",
+    "AlignmentFamily",
     "Call",
+    "CategoricalFamily",
     "Family",
     "Lognormal",
     "LognormalFamily",
