@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .evaluation import plots as plots
     from .evaluation.comparison import compare
     from .evaluation.report import report
-    from .prediction import BamPredictor, Predictor
+    from .prediction import BamPredictor, Predictor, alignments
 
 __version__ = "0.1.0"
 
@@ -31,6 +31,7 @@ __all__ = [
     "BamPredictor",
     "Predictor",
     "UnsupportedModelError",
+    "alignments",
     "compare",
     "from_pretrained",
     "get_config",
@@ -52,6 +53,7 @@ install()
 _LAZY_NAMES = {
     "BamPredictor": "prediction",
     "Predictor": "prediction",
+    "alignments": "prediction",
     "compare": "evaluation.comparison",
     "report": "evaluation.report",
 }

@@ -26,11 +26,11 @@ class BamConfig:
     """
 
     family: str = setting("weibull", choices=FAMILIES)
-    """Distribution of the attention: `"weibull"` or `"lognormal"` noise on the scores, or relative frequencies of keys
-    that are drawn from the soft attention (`"multinomial"`)."""
+    """Kind of stochastic attention: noise on the scores, `"weibull"` or `"lognormal"`; relative frequencies of keys
+    that are drawn from the soft attention, `"multinomial"`; or a latent alignment, `"categorical"`."""
     kl_weight: float = setting(1e-4, least=0)
     """Weight of the KL in the loss, once annealing is over. The KL pulls the attention towards the prior in proportion
-    to `kl_weight * beta`."""
+    to `kl_weight * beta`. The default of latent alignments is 1, the bound itself."""
     kl_reduction: Reduction = setting("mean", choices=REDUCTIONS)
     """`"mean"`: over an example's heads, queries and keys and over the layers; `"sum"`: the literal ELBO. Both are
     then averaged over the examples of a batch. Padding never counts."""
@@ -41,15 +41,17 @@ class BamConfig:
     """Rate of the annealing, per optimizer step."""
     layers: str | int | tuple[int, ...] = "all"
     """Layers of each stack: `"all"`, a number N for the last N, or a list of indices (negative ones count from the
-    end)."""
-    attention: str = setting("both", choices=("both", "self", "cross"))
-    """Attention to make stochastic: `"self"`, `"cross"` or `"both"`."""
+    end). The default of latent alignments is 1."""
+    attention: str = setting("both", choices=("both", "self", "cross", "alignment"))
+    """Attention to make stochastic: `"self"`, `"cross"`, `"both"`, or `"alignment"`, the cross-attention of a model
+    that has any, otherwise its self-attention. The default of latent alignments is `"alignment"`."""
     settings: Family = dataclasses.field(init=False)
 
     def __init__(self, family: str = "weibull", **values: Any) -> None:
         own = {item.name: item for item in dataclasses.fields(self) if item.name != "settings"}
-        for name, item in own.items():
-            object.__setattr__(self, name, values.pop(name, item.default) if name != "family" else family)
+        usual = common_defaults(family)
+        for name in own:
+            object.__setattr__(self, name, values.pop(name, usual[name]) if name != "family" else family)
         object.__setattr__(self, "layers", _layers(self.layers))
         check_fields(self)
         cls = FAMILIES[self.family]
@@ -82,8 +84,15 @@ class BamConfig:
         return cls(**PRESETS[name.lower()]).replace(**changes)
 
     def replace(self, **changes: Any) -> BamConfig:
-        """Return a copy with some fields changed; another family takes over the settings that both have."""
-        return BamConfig(**{**for_family(changes.get("family", self.family), self.to_dict()), **changes})
+        """Return a copy with some fields changed; another family takes over the settings that both have.
+
+        Fields with the default of the one family get that of the other.
+        """
+        family, values = changes.get("family", self.family), self.to_dict()
+        if family != self.family:
+            usual = common_defaults(self.family)
+            values = {name: value for name, value in values.items() if name not in usual or value != usual[name]}
+        return BamConfig(**{**for_family(family, values), **changes})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the common fields and those of the family as plain values that JSON can store."""
@@ -107,6 +116,12 @@ class BamConfig:
     @classmethod
     def from_json(cls, text: str) -> BamConfig:
         return cls.from_dict(json.loads(text))
+
+
+def common_defaults(family: Any) -> dict[str, Any]:
+    """Return the defaults of the fields that all families have."""
+    own = FAMILIES[family].defaults if isinstance(family, str) and family in FAMILIES else {}
+    return {item.name: own.get(item.name, item.default) for item in dataclasses.fields(BamConfig) if item.init}
 
 
 def setting_names(family: str) -> list[str]:

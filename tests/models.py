@@ -38,6 +38,8 @@ from transformers import (
     WhisperForConditionalGeneration,
 )
 
+from hf_bam.models import RecurrentConfig, RecurrentForConditionalGeneration
+
 VOCABULARY, PAD, LABELS = 60, 1, 3
 Batch = dict[str, torch.Tensor]
 
@@ -186,6 +188,16 @@ def whisper(**changes: Any) -> PreTrainedModel:
     return WhisperForConditionalGeneration(WhisperConfig(**{**sizes, **special, **changes}))
 
 
+def recurrent(**changes: Any) -> PreTrainedModel:
+    sizes = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_attention_heads": 4, "dropout": 0.0}
+    special = {"pad_token_id": PAD, "eos_token_id": 0}
+    return RecurrentForConditionalGeneration(RecurrentConfig(**{**sizes, **special, **changes}))
+
+
+def recurrent_parallel(**changes: Any) -> PreTrainedModel:
+    return recurrent(**{"input_feeding": False, **changes})
+
+
 @dataclass(frozen=True)
 class Architecture:
     """Builder of a model and of batches for it."""
@@ -207,6 +219,8 @@ OTHERS = {
     "gemma2": Architecture(gemma2, language_model),
     "gpt2": Architecture(gpt2, language_model),
     "llama": Architecture(llama, language_model),
+    "recurrent": Architecture(recurrent, translation),
+    "recurrent-parallel": Architecture(recurrent_parallel, translation),
     "roberta": Architecture(roberta, classification),
     "t5": Architecture(t5, translation),
     "vit": Architecture(vit, image),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..families import Stage
+from ..families import Alignment, Stage
 from ..families.scores import uniform as global_uniform
 from ..objective import LossTerm
 from .layer import BamLayer
@@ -32,6 +32,8 @@ class AttentionCall:
         position_bias: (B or 1, H, T, at least S), added to the scores; it may be learned.
         softcap: bound of the scores, by a tanh.
         wants_weights: whether the weights are asked for.
+        first_query: index of the first query within the forward pass, for modules that are called step by step; None:
+            the call has all queries.
     """
 
     layer: BamLayer | None
@@ -45,6 +47,7 @@ class AttentionCall:
     position_bias: Tensor | None = None
     softcap: float | None = None
     wants_weights: bool = False
+    first_query: int | None = None
 
     def sampled(self, stage: Stage, tensor: Any) -> Any:
         """Return the tensor of a stage, or a sample in its place if the latent variable is there.
@@ -63,7 +66,13 @@ class AttentionCall:
         if self.layer.runtime.frame is not None:
             self.layer.runtime.frame.sampled = True
         for term in terms:
-            self.layer.collect(term)
+            self.layer.collect(term, by_step=self.first_query is not None)
+
+    @property
+    def alignment(self) -> Alignment | None:
+        """Record of the latent alignment of the open forward pass; None where there is none."""
+        frame = None if self.layer is None else self.layer.runtime.frame
+        return None if frame is None else frame.alignment
 
     def query_mask(self, required: bool = False) -> Tensor | None:
         """Return the queries that are not padding, (B, T); None: all, or not known.
@@ -73,13 +82,13 @@ class AttentionCall:
         """
         assert self.layer is not None
         batch, _, queries, keys = self.mask.shape
-        return self.layer.query_mask(batch, queries, keys, required)
+        return self.layer.query_mask(batch, queries, keys, required, self.first_query)
 
     def seed(self) -> NoiseSeed:
         """Return the seed of the noise. In training each call takes a new one from the global generator."""
         assert self.layer is not None
         batch, _, queries, keys = self.mask.shape
-        return self.layer.noise_seed((batch, queries, keys), self.use, self.query.device)
+        return self.layer.noise_seed((batch, queries, keys), self.use, self.query.device, self.first_query)
 
     def uniform(
         self, count: int, *, per_head: bool = True, per_query: bool = True, first: int | None = None

@@ -62,6 +62,7 @@ def bam_attention_forward(
         position_bias=kwargs.get("position_bias"),
         softcap=softcap,
         wants_weights=wants_weights,
+        first_query=kwargs.get("first_query"),
     )
     return backend_for(call).run(call)
 

@@ -9,8 +9,10 @@ from torch import Tensor, nn
 
 from ..families import Family
 from ..objective import LossTerm
+from .frame import Positions
 from .noise import NoiseSeed, new_seed
-from .runtime import Positions, Runtime, Sampling
+from .runtime import Runtime
+from .sampling import Sampling
 
 
 class BamLayer(nn.Module):
@@ -26,6 +28,7 @@ class BamLayer(nn.Module):
         cross: whether keys and queries come from different sequences.
         uses: for each use of the module within a forward, whether it is stochastic. One entry for most models.
         number: index of the module within its model.
+        queries: number of queries of a call that have a latent alignment, the first ones; None: all.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class BamLayer(nn.Module):
         cross: bool = False,
         uses: tuple[bool, ...] = (True,),
         number: int = 0,
+        queries: int | None = None,
     ) -> None:
         super().__init__()
         self.family: Any = family
@@ -46,6 +50,7 @@ class BamLayer(nn.Module):
         self.cross = cross
         self.uses = uses
         self.number = number
+        self.queries = queries
         for name, module in family.modules(head_dim).items() if any(uses) else ():
             self.add_module(name, module)
 
@@ -63,10 +68,15 @@ class BamLayer(nn.Module):
         return self.runtime.sampling if frame is None else frame.sampling
 
     def is_stochastic(self, use: int) -> bool:
-        """Return whether this use of the module is sampled: in training, or within `hf_bam.sampling`."""
-        return self.uses[use] and (self.training or self.sampling is not None)
+        """Return whether the family computes this use of the module: in training, within `hf_bam.sampling`, or where
+        the forward pass has a latent alignment."""
+        frame = self.runtime.frame
+        aligned = frame is not None and frame.alignment is not None
+        return self.uses[use] and (self.training or self.sampling is not None or aligned)
 
-    def noise_seed(self, shape: tuple[int, int, int], use: int, device: torch.device) -> NoiseSeed:
+    def noise_seed(
+        self, shape: tuple[int, int, int], use: int, device: torch.device, first_query: int | None = None
+    ) -> NoiseSeed:
         """Return the seed of the noise of an attention call.
 
         Training takes it from the global generator: gradient checkpointing restores that before it runs a layer
@@ -74,16 +84,21 @@ class BamLayer(nn.Module):
 
         Args:
             shape: B, T, S.
+            first_query: index of the first query within the forward pass, where the call has only some of them.
         """
         sampling, frame = self.sampling, self.runtime.frame
         if sampling is None:
-            return NoiseSeed(new_seed())
+            if first_query is None or frame is None:
+                return NoiseSeed(new_seed())
+            return NoiseSeed(frame.step_seed(self.number), None, torch.full(shape[:1], first_query, device=device))
         seed = sampling.begin() if frame is None or frame.seed is None else frame.seed
         positions = Positions() if frame is None else frame.positions
-        first = positions.first(shape, self.decoder, self.cross, device)
+        first = positions.first(shape, self.decoder, self.cross, device, first_query or 0)
         return NoiseSeed(self.number * 2**16 + use + 1, sampling.row_seeds(seed, shape[0], device), *first)
 
-    def query_mask(self, batch: int, queries: int, keys: int, required: bool = False) -> Tensor | None:
+    def query_mask(
+        self, batch: int, queries: int, keys: int, required: bool = False, first_query: int | None = None
+    ) -> Tensor | None:
         """Return the queries that are not padding, (B, T); None: all, or not known.
 
         Args:
@@ -96,16 +111,16 @@ class BamLayer(nn.Module):
                 "forward of the transformers model knows. Call the model rather than its layers, and use the model's "
                 "own gradient_checkpointing_enable() rather than a checkpoint wrapper around its layers."
             )
-        return None if frame is None else frame.query_mask(self.decoder, batch, queries, keys)
+        return None if frame is None else frame.query_mask(self.decoder, batch, queries, keys, first_query)
 
-    def collect(self, term: LossTerm) -> None:
-        """Add a term to the open forward pass.
+    def collect(self, term: LossTerm, by_step: bool = False) -> None:
+        """Add a term to the open forward pass; `by_step`: of some of the queries.
 
         It is computed without one too: a checkpointed layer that runs again must do what it did before.
         """
         frame = self.runtime.frame
         if frame is not None:
-            frame.add(term)
+            frame.add(term, self.number if by_step else None)
         elif term.requires_grad and not torch.compiler.is_compiling() and not in_backward():
             self.runtime.lost_terms += 1
 

@@ -11,154 +11,11 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..objective import LossTerm
-from .noise import derive, new_seed
-
-
-@dataclass(frozen=True)
-class Positions:
-    """Positions of tokens in their texts, which padding on the left and a cache shift.
-
-    Attributes:
-        encoder, decoder: (B,) tokens of padding before each text; None where there are none. For a model of one part
-            both are the same.
-        past: tokens in the cache of the decoder, or None where that is not known.
-        two_parts: whether the model has an encoder, which has no cache, and a decoder.
-    """
-
-    encoder: Tensor | None = None
-    decoder: Tensor | None = None
-    past: int | None = None
-    two_parts: bool = False
-
-    def first(
-        self, shape: tuple[int, int, int], decoder: bool, cross: bool, device: torch.device
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the positions of the first query and of the first key of an attention call, (B,) each; None for 0.
-
-        Args:
-            shape: B, T, S.
-        """
-        batch, queries, keys = shape
-        past = max(0, keys - queries) if self.past is None and not cross else self.past or 0
-        if self.two_parts and not decoder:
-            past = 0
-        # A cache may have dropped the oldest keys, and a static one has room behind the newest.
-        dropped = 0 if cross else max(0, past + queries - keys)
-        of_queries = self.decoder if decoder else self.encoder
-        of_keys = self.encoder if cross else of_queries
-        return _first(past, of_queries, batch, device), _first(dropped, of_keys, batch, device)
-
-
-def _first(past: int, padding: Tensor | None, batch: int, device: torch.device) -> Tensor | None:
-    if padding is None or padding.numel() == 0 or batch % len(padding):
-        return torch.full((batch,), past, device=device) if past else None
-    return past - padding.repeat(batch // len(padding)).to(device)
-
-
-@dataclass
-class Frame:
-    """Context of one forward pass of a patched model: its inputs, and the loss terms of its attention calls.
-
-    Attributes:
-        owner: the model whose forward opened the frame.
-        encoder_mask: (B, L) tokens of the encoder that are not padding; None where that is not known.
-        decoder_mask: (B, L) those of the decoder.
-        labels: labels of the forward pass, for terms that need the likelihood of the task.
-        wants_weights: whether the caller asked for attention weights.
-        sampled: whether any attention call was sampled.
-        replaying: whether gradient checkpointing runs a layer once more; its terms are collected already.
-        sampling: source of the noise of a model in evaluation mode.
-        seed: seed of this forward.
-        positions: positions of the tokens of this forward in their texts; for sampling.
-    """
-
-    owner: nn.Module
-    encoder_mask: Tensor | None = None
-    decoder_mask: Tensor | None = None
-    labels: Tensor | None = None
-    wants_weights: bool = False
-    sampled: bool = False
-    replaying: bool = False
-    sampling: Sampling | None = None
-    seed: Tensor | None = None
-    # torch.compile traces a function here, and neither the class itself nor an object of it.
-    positions: Positions = field(default_factory=lambda: Positions())
-    terms: list[LossTerm] = field(default_factory=list)
-    uses: dict[int, int] = field(default_factory=dict)
-
-    def add(self, term: LossTerm) -> None:
-        if not self.replaying:
-            self.terms.append(term)
-
-    def next_use(self, layer: int) -> int:
-        """Return how often this layer ran before in the same forward (ALBERT runs one layer many times)."""
-        use = self.uses.get(layer, 0)
-        self.uses[layer] = use + 1
-        return use
-
-    def query_mask(self, decoder: bool, batch: int, queries: int, keys: int) -> Tensor | None:
-        """Return the queries that are not padding, (B, T); None where that is not known."""
-        tokens = self.decoder_mask if decoder else self.encoder_mask
-        if tokens is None:
-            return None
-        tokens = tokens.reshape(-1, tokens.shape[-1])  # multiple choice: (B, choices, L)
-        if tokens.shape == (batch, keys) and queries <= keys:
-            return tokens[:, keys - queries :]  # keys of a prefix or a cache come first
-        return tokens if tokens.shape == (batch, queries) else None
-
-
-class Sampling:
-    """Source of the noise of a model in evaluation mode: seeds for the examples of every forward.
-
-    Args:
-        seed: the same seed gives the same noise; None: a new one from the global generator for every forward.
-        fixed: use the same noise in all forwards, as a function of the position of a weight.
-        groups: number of equal parts of a batch; the rows of a part share their noise. None: no two rows do.
-        rows: (N,) int64, a seed for each of N equal parts of a batch, in the place of all of the above.
-        copies: number of copies of the batch, made where it enters the first stochastic layer.
-    """
-
-    def __init__(
-        self,
-        seed: int | None = None,
-        fixed: bool = False,
-        groups: int | None = None,
-        rows: Tensor | None = None,
-        copies: int = 1,
-    ) -> None:
-        if fixed and seed is None:
-            seed = new_seed()
-        self.seed = None if seed is None else torch.tensor(seed % 2**63)
-        self.fixed, self.groups, self.rows, self.copies = fixed, groups, rows, copies
-        self.forwards = torch.zeros((), dtype=torch.int64)
-        self._lock = threading.Lock()
-
-    def begin(self) -> Tensor:
-        """Return the seed of a forward pass, 0-dimensional."""
-        if self.rows is not None:
-            return self.forwards
-        if self.seed is None:
-            return torch.randint(2**63 - 1, ())
-        if self.fixed:
-            return self.seed
-        if torch.compiler.is_compiling():
-            self.forwards.add_(1)
-            return derive(self.seed, self.forwards)
-        with self._lock:
-            self.forwards += 1
-            return derive(self.seed, self.forwards)
-
-    def row_seeds(self, seed: Tensor, batch: int, device: torch.device) -> Tensor:
-        """Return the seeds of the examples, (B,), in the forward pass that `begin` gave this seed."""
-        rows = self.rows
-        if rows is None:
-            rows = derive(seed, torch.arange(self.groups or batch))
-        if batch % len(rows):
-            raise ValueError(f"groups={len(rows)} does not divide the batch of {batch} rows.")
-        return rows.repeat_interleave(batch // len(rows)).to(device)
+from ..families import Alignment
+from .frame import Frame
+from .sampling import Sampling
 
 
 @dataclass
@@ -243,6 +100,21 @@ class Runtime:
         if not hasattr(self._local, "meter"):
             self._local.meter = Meter()
         return self._local.meter
+
+    @property
+    def records(self) -> list[Alignment] | None:
+        """Latent alignments of the forward passes of this thread within `recording`; None outside of it."""
+        return getattr(self._local, "records", None)
+
+    @contextmanager
+    def recording(self) -> Iterator[list[Alignment]]:
+        """Record the latent alignment of every forward pass of the context, which uses mean attention."""
+        records: list[Alignment] = []
+        self._local.records = records
+        try:
+            yield records
+        finally:
+            self._local.records = None
 
     @contextmanager
     def sample(self, sampling: Sampling | None) -> Iterator[None]:

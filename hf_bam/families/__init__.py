@@ -3,7 +3,9 @@
 Mathematics alone: imports torch, `fields`, `objective` and `priors`.
 """
 
+from .alignment import Alignment, AlignmentFamily
 from .base import STAGES, Call, Family, Mask, Stage
+from .categorical import CategoricalFamily
 from .lognormal import Lognormal, LognormalFamily
 from .multinomial import MultinomialFamily
 from .scores import Posterior, ScoreFamily
@@ -13,13 +15,17 @@ FAMILIES: dict[str, type[Family]] = {
     "weibull": WeibullFamily,
     "lognormal": LognormalFamily,
     "multinomial": MultinomialFamily,
+    "categorical": CategoricalFamily,
 }
 """Families by name."""
 
 __all__ = [
     "FAMILIES",
     "STAGES",
+    "Alignment",
+    "AlignmentFamily",
     "Call",
+    "CategoricalFamily",
     "Family",
     "Lognormal",
     "LognormalFamily",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, get_args
 
@@ -49,6 +49,13 @@ class Call(Protocol):
 
     @property
     def mask(self) -> Mask: ...
+    @property
+    def first_query(self) -> int | None:
+        """Index of the first query within the forward pass; None: the call has all queries."""
+
+    @property
+    def alignment(self) -> Any:
+        """Record of the latent alignment of the open forward pass; None where there is none."""
 
     def query_mask(self, required: bool = False) -> Tensor | None:
         """Return the queries that are not padding, (B, T); None: all."""
@@ -81,6 +88,8 @@ class Family(ABC):
     """
 
     stage: ClassVar[Stage]
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Defaults of `BamConfig` that are others for this family."""
 
     def __post_init__(self) -> None:
         check_fields(self, "BamConfig")

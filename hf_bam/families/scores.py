@@ -105,6 +105,12 @@ class ScoreFamily(Family):
 
     def shared_query_mask(self, call: Call) -> Tensor:
         """Return the queries over which noise that they share takes its mean attention, (B, T), boolean."""
+        if call.first_query is not None:
+            raise NotImplementedError(
+                f"BamConfig.noise={self.noise!r} is shared by all queries, and its KL needs all of them at once; this "
+                "model computes its attention step by step. Use noise='entry' or prior='none', or a model that does "
+                "not (RecurrentConfig.input_feeding=False and scheduled_sampling=0)."
+            )
         query_mask = call.query_mask(required=True)
         if query_mask is None:
             query_mask = torch.ones(call.mask.shape[0], call.mask.shape[2], device=call.key.device)

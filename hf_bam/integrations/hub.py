@@ -18,6 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import ADAPTER_CONFIG_NAME, logging
 from transformers.utils.hub import cached_file
 
+from .. import models
 from ..patching.state import base_model, patch_of
 from .cards import model_card
 from .serialization import SavedBam, apply, find, read
@@ -84,7 +85,7 @@ def location_in(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _class_named(saved: SavedBam) -> type[PreTrainedModel]:
-    cls = getattr(transformers, saved.architecture, None)
+    cls = getattr(transformers, saved.architecture, None) or getattr(models, saved.architecture, None)
     if cls is None:
         raise ValueError(
             f"{saved.source} was saved from a {saved.architecture!r}, which transformers does not have; give "

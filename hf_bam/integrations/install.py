@@ -9,6 +9,7 @@ from typing import Any
 from peft import PeftModel
 from transformers import PreTrainedModel, Trainer
 
+from .. import models
 from ..attention import interface
 from ..patching import backward, steps
 from . import pipelines, pretrained, trainer
@@ -57,11 +58,13 @@ def install() -> None:
     Registered:
 
     - attention `"bam"` with `transformers.AttentionInterface` and `transformers.AttentionMaskInterface`;
+    - the models of `hf_bam.models` with `transformers.AutoConfig`, `AutoModel` and `AutoModelForSeq2SeqLM`;
     - pipelines `"bam-..."` with `transformers.pipelines.PIPELINE_REGISTRY`;
     - a hook after every optimizer step with `torch.optim.optimizer.register_optimizer_step_post_hook`, which counts
       the steps for the annealing of the KL weight.
     """
     interface.register()
+    models.register()
     pipelines.register()
     backward.install()
     steps.install()

@@ -3,6 +3,7 @@
 Mathematics alone: imports torch and no other subpackage.
 """
 
+from .alignment import AlignmentKl
 from .annealing import SCHEDULES, annealed
 from .kl import kl_divergence, register_kl
 from .terms import KL, KlTerm, LossTerm, Reduction, reduce_terms
@@ -10,6 +11,7 @@ from .terms import KL, KlTerm, LossTerm, Reduction, reduce_terms
 __all__ = [
     "KL",
     "SCHEDULES",
+    "AlignmentKl",
     "KlTerm",
     "LossTerm",
     "Reduction",

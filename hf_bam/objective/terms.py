@@ -29,6 +29,14 @@ class LossTerm(ABC):
         """True if training without the term would lose a gradient."""
         return True
 
+    @classmethod
+    def join(cls, parts: Sequence[Any]) -> LossTerm:
+        """Return one term for calls of one attention module that each had some of its queries, in their order."""
+        raise NotImplementedError(
+            f"{cls.__name__} is for attention calls with all queries of a forward pass; this model computes its "
+            "attention step by step."
+        )
+
     @abstractmethod
     def reduce(self, reduction: Reduction, labels: Tensor | None, output: Any) -> Tensor:
         """Return the value of the term, a scalar: a mean over the examples of the batch.
@@ -58,6 +66,12 @@ class KlTerm(LossTerm):
     @property
     def requires_grad(self) -> bool:
         return self.total.requires_grad
+
+    @classmethod
+    def join(cls, parts: Sequence[KlTerm]) -> KlTerm:
+        masks = [part.query_mask for part in parts if part.query_mask is not None]
+        total, count = (torch.cat(own, dim=1) for own in zip(*((p.total, p.count) for p in parts), strict=True))
+        return cls(total, count, torch.cat(masks, dim=1) if len(masks) == len(parts) else None)
 
     def reduce(self, reduction: Reduction, labels: Tensor | None = None, output: Any = None) -> Tensor:
         """Return the mean or sum over an example's entries, averaged over the examples that have any."""

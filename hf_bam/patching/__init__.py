@@ -16,12 +16,13 @@ from transformers import PreTrainedModel
 
 from ..attention.interface import NAME, NAMES, WITH_MASK
 from ..attention.layer import BamLayer
-from ..attention.runtime import Runtime, Sampling
+from ..attention.sampling import Sampling
 from ..config import BamConfig
 from ..graph import convolution
-from . import expansion, hooks, steps
+from . import alignment, expansion, hooks, steps
 from .architectures import SHARES_PREFIX
 from .discovery import Site, UnsupportedModelError, check_graph_settings, find_sites, stochastic_uses
+from .placement import check_placement, inference_network
 from .state import ATTRIBUTE, Patch, find_patches, patch_of, root_of
 
 __all__ = ["UnsupportedModelError", "get_config", "is_patched", "kl_loss", "patch", "sampling", "set_step", "unpatch"]
@@ -57,6 +58,7 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
         check_graph_settings(config)
     sites = find_sites(root)
     uses = stochastic_uses(sites, config)
+    check_placement(root, sites, uses, config)
     patches = find_patches(root)
     for other in patches:
         if other.root is not root:
@@ -65,7 +67,7 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
                 "unpatch that one first."
             )
     state = patches[0] if patches else Patch(root, config)
-    layers = [_build_layer(i, *place, config, state.runtime) for i, place in enumerate(zip(sites, uses, strict=True))]
+    layers = [_build_layer(i, *place, state, config) for i, place in enumerate(zip(sites, uses, strict=True))]
     if not is_graph:
         _set_implementation(state, sites)
     if not patches:
@@ -75,20 +77,23 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
         site.module.bam = layer
         if is_graph:
             convolution.install(site.module)
-    for handle in state.expansions:
+    for handle in (*state.expansions, *state.alignments):
         handle.remove()
     shares_prefix = isinstance(root, PreTrainedModel) and root.config.model_type in SHARES_PREFIX
     state.expansions = expansion.install(root, state.runtime) if shares_prefix else []
+    state.alignments = alignment.install(state)
     for inner in _models(root):
         if isinstance(inner, PreTrainedModel):
             keep_out_of_plain_weights(inner)
     return model
 
 
-def _build_layer(number: int, site: Site, uses: tuple[bool, ...], config: BamConfig, runtime: Runtime) -> BamLayer:
+def _build_layer(number: int, site: Site, uses: tuple[bool, ...], state: Patch, config: BamConfig) -> BamLayer:
     """Return the layer of one attention module, with the networks that the module has already if they fit."""
     position: dict[str, Any] = {"decoder": site.decoder, "cross": site.cross, "uses": uses, "number": number}
-    layer = BamLayer(config.settings, runtime, head_dim=site.head_dim, **position)
+    layer = BamLayer(config.settings, state.runtime, head_dim=site.head_dim, **position)
+    for name, network in inference_network(state.root, site, config).items() if any(uses) else ():
+        layer.add_module(name, network)
     layer.train(site.module.training)
     # Quantised weights have no dtype to compute in, but a device.
     reference = max(site.module.parameters(), key=lambda p: p.is_floating_point(), default=None)
@@ -157,7 +162,7 @@ def _restore(state: Patch) -> None:
 def unpatch(model: Model) -> Model:
     """Restore the plain model, in place, with its weights as trained so far."""
     state = patch_of(model)
-    for handle in (*state.handles, *state.expansions):
+    for handle in (*state.handles, *state.expansions, *state.alignments):
         handle.remove()
     for module in state.root.modules():
         if isinstance(getattr(module, "bam", None), BamLayer):

@@ -27,6 +27,16 @@ CROSS = re.compile(r"cross|encoder_attn|EncDec", re.IGNORECASE)
 """Names of cross-attention within a layer."""
 HEAD_DIM = ("qk_head_dim", "head_dim", "attention_head_size", "key_value_proj_dim", "head_size", "out_channels")
 """Names that attention modules have for the size of a head."""
+HEADS = ("num_heads", "num_attention_heads", "n_heads")
+"""Names that attention modules have for the number of their heads."""
+
+PROJECTIONS: dict[str, str | None] = {"bart": "out_proj", "bert": None, "marian": "out_proj", "t5": "o"}
+"""Name of the output projection inside an attention module, by `model_type`; None: it is outside. Of models in which
+everything behind the last cross-attention is a function of one target position and broadcasts over more dimensions."""
+NO_CACHE = {"bart", "marian"}
+"""Models whose forward with labels makes no cache."""
+MASKS_TARGET = {"encoder-decoder"}
+"""Models that mask the padding of decoder inputs which they make from labels."""
 
 DROPOUT_ATTRIBUTES = ("dropout", "attention_dropout", "activation_dropout", "attn_dropout")
 """Names that modules have for rates that they pass to the dropout function."""

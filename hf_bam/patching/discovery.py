@@ -15,7 +15,7 @@ from ..attention.interface import SPARSE
 from ..config import BamConfig
 from ..families import ScoreFamily
 from ..graph.convolution import has_attention, problem
-from .architectures import CROSS, HEAD_DIM, NO_TOKENS, SHARED_LAYERS
+from .architectures import CROSS, HEAD_DIM, HEADS, NO_TOKENS, SHARED_LAYERS
 
 
 class UnsupportedModelError(ValueError):
@@ -48,6 +48,16 @@ class Site:
         raise UnsupportedModelError(
             f"{self.path} ({type(self.module).__name__}) has no attribute for the size of its heads: "
             f"none of {', '.join(HEAD_DIM)} is there."
+        )
+
+    @property
+    def heads(self) -> int:
+        for name in HEADS:
+            if isinstance(number := getattr(self.module, name, None), int):
+                return number
+        raise UnsupportedModelError(
+            f"{self.path} ({type(self.module).__name__}) has no attribute for the number of its heads: "
+            f"none of {', '.join(HEADS)} is there."
         )
 
 
@@ -98,7 +108,8 @@ def find_text_sites(model: PreTrainedModel) -> list[Site]:
             continue
         # "decoder.block.0.layer.1.EncDecAttention" is a cross-attention of the stack "decoder.block".
         prefix, *place = re.split(r"\.\d+\.", path, maxsplit=1)
-        cross = bool(place) and CROSS.search(place[0]) is not None
+        # A module outside of a list of layers shows by its own name what it is.
+        cross = CROSS.search(place[0] if place else path.rpartition(".")[2]) is not None
         stack = f"{prefix} ({'cross' if cross else 'self'})"
         model_config = getattr(module, "config", model.config)
         if shared := SHARED_LAYERS.get(model_config.model_type):
@@ -120,7 +131,8 @@ def stochastic_uses(sites: list[Site], config: BamConfig) -> list[tuple[bool, ..
     stacks: dict[str, set[int]] = {}
     for site in sites:
         stacks.setdefault(site.stack, set()).update(site.layers)
-    kinds = {"both": (False, True), "self": (False,), "cross": (True,)}[config.attention]
+    has_cross = any(site.cross for site in sites)
+    kinds = {"both": (False, True), "self": (False,), "cross": (True,), "alignment": (has_cross,)}[config.attention]
     wanted = {stack: _select(config.layers, len(layers)) for stack, layers in stacks.items()}
     uses = [tuple(site.cross in kinds and layer in wanted[site.stack] for layer in site.layers) for site in sites]
     if not any(map(any, uses)) or not _exist(config.layers, max(map(len, stacks.values()))):

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils.hooks import RemovableHandle
 
+from ..attention.frame import Frame
 from ..attention.layer import BamLayer
-from ..attention.runtime import Frame, Runtime
+from ..attention.runtime import Runtime
 
 
 def install(model: nn.Module, runtime: Runtime) -> list[RemovableHandle]:

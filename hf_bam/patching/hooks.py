@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from ..attention.runtime import Frame, Positions, Replay, Runtime
+from ..attention.frame import Frame, Positions
+from ..attention.runtime import Replay, Runtime
 from ..objective import KL, annealed, reduce_terms
-from . import backward, steps
+from . import alignment, backward, steps
 from .outputs import add_kl, own_loss, prepare_outputs
 from .state import ATTRIBUTE, Patch, bam_modules
 
@@ -56,13 +57,16 @@ def release_direct_calls(model: nn.Module) -> None:
 
 def open_frame(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, argument_names: tuple[str, ...]
-) -> None:
-    """Open the frame of a forward, unless a model around this one has opened one."""
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Open the frame of a forward, unless a model around this one has opened one.
+
+    Returns other arguments for the forward where a latent alignment needs them, and None otherwise.
+    """
     patch: Patch = vars(model)[ATTRIBUTE]
     current = patch.runtime.frame
     # A frame of its own that is still open was left behind by an exception in a compiled forward.
     if current is not None and current.owner is not model:
-        return
+        return None
     config = getattr(model, "config", None)  # graph models have none
     wants_weights = kwargs.get("output_attentions", getattr(config, "output_attentions", False))
     frame = Frame(model, wants_weights=bool(wants_weights), sampling=patch.runtime.sampling)
@@ -80,7 +84,9 @@ def open_frame(
         check_prior_trainable(patch)
         steps.watch(patch.root)
         patch.runtime.kl_loss = None
+    changed = alignment.begin(patch, frame, inputs)
     patch.runtime.frame = frame
+    return None if changed is None else ((), changed)
 
 
 def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
@@ -90,14 +96,17 @@ def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
     if frame is None or frame.owner is not model:
         return None
     patch.runtime.frame = None
-    if output is None or not model.training:
+    if output is None:
         return None
+    output = alignment.finish(patch, frame, output)
+    if not model.training:
+        return output
     if not frame.sampled:
         check_sampled(model, patch)
         return None
     config = patch.config
     weight = annealed(config.kl_weight, config.annealing, config.annealing_rate, steps.step_of(patch.root))
-    terms = reduce_terms(frame.terms, config.kl_reduction, frame.labels, output)
+    terms = reduce_terms(frame.collected(), config.kl_reduction, frame.labels, output)
     kl = terms.setdefault(KL, torch.zeros_like(weight))
     kl_loss = sum((value for name, value in terms.items() if name != KL), weight.to(kl.device) * kl)
     patch.runtime.kl_loss = kl_loss
@@ -192,12 +201,15 @@ def prepare_checkpointing(patch: Patch) -> None:
 
 
 def check_prior_trainable(patch: Patch) -> None:
-    """Raise if PEFT has frozen the prior, as it does with modules that it does not know."""
-    priors = [p for _, layer in bam_modules(patch.root) for p in layer.parameters()]
-    if priors and not any(p.requires_grad for p in priors) and any(map(is_adapter, patch.root.modules())):
+    """Raise if PEFT has frozen the prior or the inference network, as it does with modules that it does not know."""
+    networks = {name: network for _, layer in bam_modules(patch.root) for name, network in layer.named_children()}
+    parameters = [p for network in networks.values() for p in network.parameters()]
+    if parameters and not any(p.requires_grad for p in parameters) and any(map(is_adapter, patch.root.modules())):
+        (name, *_) = networks
         raise ValueError(
-            "PEFT has frozen the prior network of the Bayesian attention. Name it among the modules that the adapter "
-            "trains and saves, LoraConfig(modules_to_save=['prior', ...]), or patch the model after get_peft_model()."
+            f"PEFT has frozen the {name} network of the Bayesian attention. Name it among the modules that the "
+            f"adapter trains and saves, LoraConfig(modules_to_save=[{name!r}, ...]), or patch the model after "
+            "get_peft_model()."
         )
 
 

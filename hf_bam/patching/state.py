@@ -31,6 +31,7 @@ class Patch:
         tally: forwards since the last optimizer step, and those whose KL was trained.
         checked: whether the gradient of the prior of a compiled model was checked.
         expansions: hooks of the layers that can repeat the batch, see `hf_bam.patching.expansion`.
+        alignments: hooks of the attention modules with a latent alignment, see `hf_bam.patching.alignment`.
     """
 
     root: nn.Module
@@ -40,6 +41,7 @@ class Patch:
     attributes: list[tuple[nn.Module, dict[str, Any]]] = field(default_factory=list)
     handles: list[RemovableHandle] = field(default_factory=list)
     expansions: list[RemovableHandle] = field(default_factory=list)
+    alignments: list[RemovableHandle] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     checked: bool = False
 

@@ -5,6 +5,7 @@ Monte Carlo dropout, an ensemble, or one deterministic pass), and a head turns t
 `patching` and `attention` for the samplers and `evaluation` for the metrics; tasks, training and integrations use it.
 """
 
+from .alignment import Alignments, alignments
 from .bayesian import BamPredictor
 from .calibration import Calibration
 from .heads import (
@@ -24,6 +25,7 @@ from .samplers import Bam, Dropout, Ensemble, Plain, Sampler
 from .settings import Settings
 
 __all__ = [
+    "Alignments",
     "Answer",
     "Bam",
     "BamPredictor",
@@ -45,4 +47,5 @@ __all__ = [
     "Token",
     "Tokens",
     "Uncertainty",
+    "alignments",
 ]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
-from ..attention.runtime import Sampling
+from ..attention.sampling import Sampling
 from ..patching.architectures import SHARES_PREFIX
 from ..patching.state import base_model, find_patches, patch_of
 from .batched import Inputs, draw, repeat_all, sample_seeds

@@ -19,7 +19,6 @@ A sentence has at most one ambiguous word.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from random import Random
 from statistics import fmean
@@ -28,11 +27,11 @@ from datasets import Dataset
 from sacrebleu import corpus_bleu
 
 from .base import Data
+from .grammar import Phrase, Sentence, ambiguous, kind, split
 from .lexicon import (
     ADJECTIVES,
     AUXILIARIES,
     BEINGS,
-    CASES,
     NATURE,
     OPEN,
     OPEN_ADJECTIVES,
@@ -43,100 +42,27 @@ from .lexicon import (
     TOWN,
     VERBS,
     Noun,
-    Verb,
 )
+
+__all__ = [
+    "SOURCE",
+    "TARGET",
+    "Phrase",
+    "Sentence",
+    "ambiguous",
+    "ceiling",
+    "draw",
+    "generate",
+    "kind",
+    "rows",
+    "split",
+]
 
 SOURCE, TARGET = "en", "qaa"
 """Language codes; qaa is one of those that ISO 639 leaves to local use."""
 
-AMBIGUOUS = {
-    **{form: "resolved" for noun in RESOLVED for form in (noun.singular, noun.plural)},
-    **{form: "open" for noun in OPEN for form in (noun.singular, noun.plural)},
-    **dict.fromkeys(OPEN_ADJECTIVES, "open"),
-}
 ROLES = ["plain"] * 3 + ["resolved"] * 3 + ["subject", "object", "adjective"]
 """Role of the ambiguous word in a sentence, in the proportions of the list; the last three are open."""
-
-
-@dataclass(frozen=True)
-class Phrase:
-    """A noun with its article and adjective."""
-
-    noun: Noun
-    adjective: str
-    plural: bool
-    definite: bool
-
-    def english(self) -> str:
-        text = f"{self.adjective} {self.noun.plural if self.plural else self.noun.singular}".strip()
-        if self.definite:
-            return f"the {text}"
-        return text if self.plural else f"an {text}" if text[0] in "aeiou" else f"a {text}"
-
-    def ending(self, case: str, sense: int) -> str:
-        _, gender = self.noun.senses[sense % len(self.noun.senses)]
-        return gender + ("i" if self.plural else "") + CASES[case]
-
-    def translated(self, case: str, sense: int) -> str:
-        """Return the translation; `sense` (0 or 1) selects one for words with two."""
-        stem, _ = self.noun.senses[sense % len(self.noun.senses)]
-        stems = ["l", stem] if self.definite else [stem]
-        if self.adjective:
-            senses = (ADJECTIVES | OPEN_ADJECTIVES)[self.adjective]
-            stems.append(senses[sense % len(senses)])
-        return " ".join(stem + self.ending(case, sense) for stem in stems)
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """Meaning of a sentence, from which both languages follow. Time ("") and place are optional."""
-
-    subjects: tuple[Phrase, ...]
-    verb: Verb
-    tense: str
-    object: Phrase
-    place: Phrase | None
-    preposition: str
-    time: str
-    time_first: bool
-
-    @property
-    def plural(self) -> bool:
-        return len(self.subjects) > 1 or self.subjects[0].plural
-
-    def english(self) -> str:
-        forms = {"past": self.verb.past, "future": f"will {self.verb.base}"}
-        verb = forms.get(self.tense, self.verb.base if self.plural else self.verb.third)
-        subject = " and ".join(phrase.english() for phrase in self.subjects)
-        place = f"{self.preposition} {self.place.english()}" if self.place else ""
-        words = [subject, verb, self.object.english(), self.verb.particle, place]
-        words = [self.time, *words] if self.time_first else [*words, self.time]
-        return " ".join(filter(None, words)) + "."
-
-    def translated(self, sense: int) -> str:
-        time = TIMES[self.time][0] if self.time else ""
-        subject = " ke ".join(phrase.translated("nominative", sense) for phrase in self.subjects)
-        auxiliary = AUXILIARIES[self.tense] + ("em" if self.plural else "")
-        place = f"{self.place.translated('locative', sense)} {PREPOSITIONS[self.preposition]}" if self.place else ""
-        verb = f"{self.verb.stem}ut{self.object.ending('nominative', sense)}"
-        start = [time, auxiliary, subject] if time else [subject, auxiliary]
-        return " ".join(filter(None, [*start, place, self.object.translated("accusative", sense), verb])) + "."
-
-    def translations(self) -> list[str]:
-        """Return all correct translations: two when a word is open, otherwise one."""
-        if kind(self.english()) == "open":
-            return [self.translated(0), self.translated(1)]
-        return [self.translated(int(self.place is not None and self.place.noun in TOWN))]
-
-
-def ambiguous(source: str) -> dict[str, str]:
-    """Return the ambiguous words of a source sentence, each "resolved" by context or "open"."""
-    return {word: AMBIGUOUS[word] for word in source.rstrip(".").split() if word in AMBIGUOUS}
-
-
-def kind(source: str) -> str:
-    """Return the kind of a source sentence: "plain", "resolved" or "open"."""
-    return next(iter(ambiguous(source).values()), "plain")
 
 
 def draw(random: Random) -> Sentence:
@@ -168,7 +94,11 @@ def _phrase(random: Random, nouns: Sequence[Noun], adjective: str = "") -> Phras
 
 
 def rows(random: Random) -> Iterator[dict[str, object]]:
-    """Yield rows without end and without repeated sources: source, target, kind and all correct translations."""
+    """Yield rows without end and without repeated sources.
+
+    A row has source, target, kind, all correct translations, and the alignment: for each word of the target the
+    numbers of its words of the source, as `split` counts them.
+    """
     sources = set()
     while True:
         sentence = draw(random)
@@ -177,7 +107,8 @@ def rows(random: Random) -> Iterator[dict[str, object]]:
             sources.add(source)
             translations = sentence.translations()
             target = random.choice(translations)
-            yield {"source": source, "target": target, "kind": kind(source), "translations": translations}
+            row = {"source": source, "target": target, "kind": kind(source), "translations": translations}
+            yield {**row, "alignment": sentence.alignment()}
 
 
 def generate(train: int = 4000, dev: int = 200, test: int = 400, seed: int = 0) -> Data:

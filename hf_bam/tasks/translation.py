@@ -18,8 +18,6 @@ from torch import Tensor
 from transformers import (
     AutoModelForSeq2SeqLM,
     DataCollatorForSeq2Seq,
-    MarianConfig,
-    MarianMTModel,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -30,11 +28,10 @@ from ..prediction import Generation
 from . import language, parallel, vocabulary
 from .base import Collator, Data, DataError, Task
 from .classification import quiet
+from .scratch import SCRATCH, check_width
 
-SCRATCH = "scratch"
-"""Name of the model that is built instead of loaded."""
 POSITIONS = 512
-"""Number of positions of that model."""
+"""Largest number of tokens of a source text that a model from scratch reads."""
 
 
 @dataclass(frozen=True)
@@ -58,20 +55,20 @@ class Translation(Task):
     """Model from scratch: largest number of tokens, of both languages together."""
     width: int = setting(256, least=1)
     """Model from scratch: hidden size."""
-    layers: int = setting(3, least=1)
-    """Model from scratch: number of layers of the encoder, and of the decoder."""
-    heads: int = setting(4, least=1)
-    """Model from scratch: number of attention heads of a layer."""
+    layers: int | None = setting(None, least=1)
+    """Model from scratch: number of layers of the encoder, and of the decoder. none: 3 for scratch, 1 for
+    recurrent."""
+    heads: int | None = setting(None, least=1)
+    """Model from scratch: number of attention heads of a layer. none: 4 for scratch, 1 for recurrent."""
 
     auto_class: ClassVar[Any] = AutoModelForSeq2SeqLM
-    default_model: ClassVar[str] = SCRATCH
+    default_model: ClassVar[str] = "scratch"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.source == self.target:
             raise ValueError(f"source={self.source!r} is also the target; a translation needs two languages.")
-        if self.width % (2 * self.heads):
-            raise ValueError(f"width={self.width} is not a multiple of 2 * heads={2 * self.heads}; it must be.")
+        check_width(self.width, self.heads or 1)
 
     @property
     def name(self) -> str:
@@ -125,33 +122,23 @@ class Translation(Task):
         return rows.rename_columns({self.source: "source", self.target: "target"})
 
     def new_config(self, model: str) -> PretrainedConfig | None:
-        return MarianConfig() if model == SCRATCH else None
+        return SCRATCH[model].config() if model in SCRATCH else None
 
     def build(self, model: str, data: Data, **settings: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-        """Return a pretrained model, or for "scratch" a small Marian with a vocabulary fitted on the training rows."""
+        """Return a pretrained model, or one of `SCRATCH` with a vocabulary fitted on the training rows."""
         built, tokenizer = (
-            self._scratch(data, settings) if model == SCRATCH else super().build(model, data, **settings)
+            self._scratch(model, data, settings) if model in SCRATCH else super().build(model, data, **settings)
         )
         built.generation_config.update(**self.generation)
         return built, tokenizer
 
-    def _scratch(self, data: Data, settings: dict[str, Any]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    def _scratch(
+        self, name: str, data: Data, settings: dict[str, Any]
+    ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         texts = chain(data.train["source"], data.train["target"])
-        positions = settings.get("max_position_embeddings", max(POSITIONS, self.max_target_length))
-        tokenizer = vocabulary.fit(texts, self.vocabulary, positions)
-        sides = {"layers": self.layers, "attention_heads": self.heads, "ffn_dim": 4 * self.width}
-        sizes = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sides.items()}
-        special = {
-            "pad_token_id": tokenizer.pad_token_id,
-            "eos_token_id": tokenizer.eos_token_id,
-            "decoder_start_token_id": tokenizer.pad_token_id,
-        }
-        fixed = {"d_model": self.width, "scale_embedding": True, "max_position_embeddings": positions}
-        model = MarianMTModel(MarianConfig(vocab_size=len(tokenizer), **{**sizes, **special, **fixed, **settings}))
-        # The start token is an input of the decoder and never an output.
-        search = {"bad_words_ids": [[tokenizer.pad_token_id]], "forced_eos_token_id": tokenizer.eos_token_id}
-        model.generation_config.update(**search)
-        return model, tokenizer
+        length = settings.get("max_position_embeddings", max(POSITIONS, self.max_target_length))
+        tokenizer = vocabulary.fit(texts, self.vocabulary, length)
+        return SCRATCH[name].build(tokenizer, self.width, self.layers, self.heads, settings), tokenizer
 
     def input_length(self, max_length: int, tokenizer: PreTrainedTokenizerBase) -> int:
         return min(max_length, tokenizer.model_max_length)

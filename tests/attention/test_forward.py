@@ -9,9 +9,10 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from hf_bam import BamConfig
+from hf_bam.attention.frame import Frame
 from hf_bam.attention.interface import bam_attention_forward
 from hf_bam.attention.layer import BamLayer
-from hf_bam.attention.runtime import Frame, Runtime
+from hf_bam.attention.runtime import Runtime
 
 LOWEST = torch.finfo(torch.float32).min
 B, H, T, S, D = 2, 3, 4, 5, 8

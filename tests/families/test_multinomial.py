@@ -13,7 +13,8 @@ from hf_bam.attention.backends import backend_for
 from hf_bam.attention.call import AttentionCall
 from hf_bam.attention.layer import BamLayer
 from hf_bam.attention.mask import AttentionMask
-from hf_bam.attention.runtime import Runtime, Sampling
+from hf_bam.attention.runtime import Runtime
+from hf_bam.attention.sampling import Sampling
 from hf_bam.families import MultinomialFamily
 
 from ..attention.test_memory import Largest

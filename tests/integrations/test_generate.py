@@ -15,7 +15,7 @@ STRATEGIES = {
 }
 
 
-@pytest.fixture(params=["bert-decoder", "bert2bert", "marian", "bart", "gpt2", "llama", "t5", "whisper"])
+@pytest.fixture(params=["bert-decoder", "bert2bert", "marian", "bart", "gpt2", "llama", "t5", "whisper", "recurrent"])
 def case(request):
     architecture = ARCHITECTURES[request.param]
     model = architecture.build().eval()

@@ -19,6 +19,8 @@ GENERATORS = {
     "marian": {"init_std": 0.5},
     "bart": {"init_std": 0.5},
     "t5": {"initializer_factor": 4.0},
+    "recurrent": {"initializer_factor": 3.0},
+    "recurrent-parallel": {"initializer_factor": 3.0},
 }
 
 

@@ -58,7 +58,7 @@ def test_the_model_is_left_as_it_was_found(kind, training, fails):
     assert snapshot(model) == before
 
 
-@pytest.mark.parametrize("name", [*PROMISED, "t5", "gpt2", "roberta", "distilbert"])
+@pytest.mark.parametrize("name", [*PROMISED, "t5", "gpt2", "roberta", "distilbert", "recurrent"])
 @pytest.mark.parametrize("patched", [False, True])
 def test_dropout_works_on_every_model(name, patched):
     """Through modules, through functions with numbers of the layers, and where all rates are 0."""

@@ -4,6 +4,7 @@ They take numpy arrays, tensors and lists, and return floats or float64 arrays. 
 them as metrics of the `evaluate` library. Imports numpy, scipy, scikit-learn and torch only.
 """
 
+from .alignment import alignment_accuracy, token_alignment
 from .calibration import brier, ece, mce, nll
 from .classification import accuracy, f1, mcc
 from .detection import error_aupr, error_auroc, fpr95, ood_auroc
@@ -15,6 +16,7 @@ from .uncertainty import expected_entropy, mutual_information, predictive_entrop
 
 __all__ = [
     "accuracy",
+    "alignment_accuracy",
     "aurc",
     "brier",
     "crps",
@@ -42,6 +44,7 @@ __all__ = [
     "risk_coverage",
     "sharpness",
     "spearman",
+    "token_alignment",
     "token_entropy",
     "top_probability",
     "top_std",

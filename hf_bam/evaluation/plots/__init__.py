@@ -5,11 +5,12 @@ notebook cell. matplotlib's global state does not change. Imports the metrics an
 installs.
 """
 
-from .attention import attention_heatmap, prior_over_keys
+from .attention import alignment_heatmap, attention_heatmap, prior_over_keys
 from .calibration import reliability_diagram
 from .uncertainty import risk_coverage, uncertainty_histograms
 
 __all__ = [
+    "alignment_heatmap",
     "attention_heatmap",
     "prior_over_keys",
     "reliability_diagram",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from ..metrics._arrays import Array, Numbers, numbers
-from .style import BLUE, GREY, axes_of, canvas, figure_of, legible, styled, tidy
+from .style import BLUE, GREY, VERMILION, axes_of, canvas, figure_of, legible, styled, tidy
 
 
 @styled()
@@ -43,6 +44,51 @@ def attention_heatmap(
     return figure_of(figure)
 
 
+@styled()
+def alignment_heatmap(
+    weights: Mapping[str, Numbers],
+    source: Sequence[str],
+    target: Sequence[str],
+    *,
+    reference: Numbers | None = None,
+    figure: Figure | SubFigure | None = None,
+) -> Figure:
+    """Plot alignments of one sentence pair side by side, on one scale from 0 to 1.
+
+    Args:
+        weights: (T, S) weights of the source tokens at each target token, by the title of their panel: soft attention,
+            for instance, or prior and posterior of a latent alignment.
+        source: S source tokens.
+        target: T target tokens.
+        reference: (T, S) booleans, the true alignment, which is outlined in every panel.
+        figure: an empty figure or subfigure to draw into.
+    """
+    if not weights:
+        raise ValueError("weights is empty; expected at least one panel, {title: (T, S) weights}.")
+    if figure is None:
+        cell = _cell(max(len(source), len(target)))
+        width = len(weights) * max(cell * len(source) + 0.3, 1.8) + 1.8
+        figure = canvas(width, max(cell * len(target), 1.2) + 1.6)
+    panels = figure.subplots(1, len(weights), sharey=True, squeeze=False)[0]
+    for ax, (title, values) in zip(panels, weights.items(), strict=True):
+        image = _heatmap(ax, _matrix(values, title, target, source), target, source, "Blues", title, 1.0)
+        ax.set_xlabel("source token")
+        if reference is not None:
+            _outline(ax, _matrix(reference, "reference", target, source))
+        if ax is not panels[0]:
+            ax.tick_params(labelleft=False)
+    panels[0].set_ylabel("target token")
+    _colorbar(panels[-1], image)
+    return figure_of(figure)
+
+
+def _outline(ax: Axes, reference: Array) -> None:
+    """Draw a frame inside of every cell of the reference."""
+    for row, column in zip(*reference.nonzero(), strict=True):
+        corner, size = (column - 0.42, row - 0.42), 0.84
+        ax.add_patch(Rectangle(corner, size, size, fill=False, edgecolor=VERMILION, linewidth=1.3))
+
+
 def _matrix(values: Numbers, name: str, rows: Sequence[str], columns: Sequence[str]) -> Array:
     """Return weights of shape (T, S)."""
     array = numbers(values, name)
@@ -61,13 +107,21 @@ def _cell(tokens: int) -> float:
 
 def _panel(ax: Axes, values: Array, rows: Sequence[str], columns: Sequence[str], colors: str, title: str) -> None:
     """Draw one heatmap with its colour bar."""
-    image = ax.imshow(values, cmap=colors, vmin=0, vmax=float(values.max()) or 1.0, aspect="auto")
+    image = _heatmap(ax, values, rows, columns, colors, title, float(values.max()) or 1.0)
+    ax.set_xlabel("key token")
+    _colorbar(ax, image)
+
+
+def _heatmap(
+    ax: Axes, values: Array, rows: Sequence[str], columns: Sequence[str], colors: str, title: str, highest: float
+) -> Any:
+    image = ax.imshow(values, cmap=colors, vmin=0, vmax=highest, aspect="auto")
     _name_tokens(ax, columns, "x")
     _name_tokens(ax, rows, "y")
     ax.grid(False)
     ax.spines[:].set_visible(False)
-    ax.set(title=title, xlabel="key token")
-    _colorbar(ax, image)
+    ax.set_title(title)
+    return image
 
 
 def _colorbar(ax: Axes, image: Any) -> None:

@@ -42,6 +42,33 @@ def test_labels_of_a_heatmap_do_not_overlap(count):
     assert figure.get_tightbbox().x0 >= 0
 
 
+def test_alignments_side_by_side_have_one_scale_and_the_reference(tmp_path):
+    soft, hard = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]]), np.eye(2, 3)
+    reference = [[True, False, False], [False, False, True]]
+    figure = plots.alignment_heatmap(
+        {"soft": soft, "posterior": hard}, ["das", "Haus", "."], ["house", "."], reference=reference
+    )
+    left, right, bar = figure.axes
+    assert [ax.get_title(loc="left") for ax in (left, right)] == ["soft", "posterior"]
+    assert tick_texts(left.yaxis) == ["house", "."]
+    assert tick_texts(left.xaxis) == tick_texts(right.xaxis) == ["das", "Haus", "."]
+    pixels = save(figure, tmp_path)
+    for ax, values in ((left, soft.numpy()), (right, hard)):
+        for token, key in np.ndindex(2, 3):
+            expected = matplotlib.colormaps["Blues"](float(values[token, key]))[:3]
+            np.testing.assert_allclose(color_at(pixels, ax, key, token), expected, atol=1 / 128)
+        framed = sorted(tuple(np.round(patch.get_xy()).astype(int)) for patch in ax.patches)
+        assert framed == [(0, 0), (2, 1)]
+    assert bar.get_ylim() == (0, 1)
+
+
+def test_alignments_that_do_not_fit_are_named():
+    with pytest.raises(ValueError, match=r"prior has shape \(2, 2\); expected \(1, 2\)"):
+        plots.alignment_heatmap({"soft": np.ones((1, 2)), "prior": np.ones((2, 2))}, "ab", "c")
+    with pytest.raises(ValueError, match="weights is empty; expected at least one panel"):
+        plots.alignment_heatmap({}, "ab", "c")
+
+
 def test_heatmap_of_all_heads_is_an_error_with_the_way_out():
     with pytest.raises(ValueError, match=r"mean has shape \(4, 2, 2\); expected \(2, 2\).*mean over the heads"):
         plots.attention_heatmap(np.ones((4, 2, 2)), np.ones((2, 2)), "ab", "ab")

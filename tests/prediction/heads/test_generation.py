@@ -18,7 +18,7 @@ TEXTS = ["a film of rare beauty", "well, it exists"]
 OPTIONS = {"max_new_tokens": 6, "min_new_tokens": 3, "do_sample": False, "pad_token_id": PAD}
 
 
-@pytest.fixture(params=["marian", "gpt2", "bert2bert", "t5"])
+@pytest.fixture(params=["marian", "gpt2", "bert2bert", "t5", "recurrent"])
 def model(request, single_tokenizer):
     torch.manual_seed(1)
     model = ARCHITECTURES[request.param].build(vocab_size=len(single_tokenizer), **GENERATORS[request.param])

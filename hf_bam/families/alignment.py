@@ -1,0 +1,194 @@
+"""Attention as a latent alignment: what its families have in common (Deng et al. 2018)."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ..fields import setting
+from ..objective import LossTerm
+from ..objective.alignment import IGNORED
+from .base import Call, Family
+from .inference import LabelInference, SequenceInference
+
+NETWORK = "inference"
+"""Name of the inference network among the children of a layer."""
+
+
+@dataclass
+class Choice:
+    """K alternatives of an alignment, which all go through the rest of the model.
+
+    Attributes:
+        index: (K, B, T) the position of each alternative; None: all positions, K = S.
+        log_weight: (K, B, T) log of the weight of each alternative in the objective.
+        log_p: (K, B, T) log of the weight of each alternative in the prediction.
+        value: (B, H, S, D_v) what the positions give.
+        soft: whether soft attention is one more alternative, behind the others and without a gradient.
+    """
+
+    index: Tensor | None
+    log_weight: Tensor
+    log_p: Tensor
+    value: Tensor
+    soft: bool = False
+
+
+@dataclass
+class Alignment:
+    """Latent alignment of one forward pass: what its end needs from the attention calls.
+
+    Attributes:
+        labels: labels of the forward pass; (B, T), or (B,) of a classifier.
+        embed: returns the embeddings of the target, (B, T, E); None for a classifier.
+        only_record: leave attention as it is and record the distributions alone.
+        log_p, log_q: (B, T, S) log-probabilities, -inf for impossible positions; one entry for each call.
+        chosen: alternatives of each call.
+        pending: alternatives of the call that is under way.
+        given: arguments of the forward pass as its caller gave them.
+    """
+
+    labels: Tensor | None = None
+    embed: Callable[[Tensor], Tensor] | None = None
+    only_record: bool = False
+    log_p: list[Tensor] = field(default_factory=list)
+    log_q: list[Tensor] = field(default_factory=list)
+    chosen: list[Choice] = field(default_factory=list)
+    pending: Choice | None = None
+    given: dict[str, Any] = field(default_factory=dict)
+
+    def joined(self) -> Choice:
+        """Return the alternatives of all calls, which have some of the queries each."""
+        log_weight, log_p = (
+            torch.cat(parts, dim=2) for parts in zip(*((c.log_weight, c.log_p) for c in self.chosen), strict=True)
+        )
+        return replace(self.chosen[0], index=None, log_weight=log_weight, log_p=log_p)
+
+
+@dataclass(frozen=True)
+class AlignmentFamily(Family):
+    """Family with one latent alignment per query: ``z_t = i`` makes all heads of the query attend to key i.
+
+    The model's attention gives its prior ``p(z_t = i)``, the mean of the soft attention over the heads. With
+    ``objective="variational"`` an inference network that reads the target gives the posterior ``q(z_t = i)``.
+    """
+
+    stage = "weights"
+    defaults: ClassVar[Mapping[str, Any]] = {"kl_weight": 1.0, "layers": 1, "attention": "alignment"}
+
+    objective: str = setting("variational", choices=("variational", "hard"))
+    """Training objective per target token: `"variational"`, `E_q[log f(z)] - KL(q || p)` with an inference network
+    that reads the target, or `"hard"`, `E_p[log f(z)]`."""
+    d_inference: int = setting(128, least=1)
+    """Size of each direction of the inference network's LSTM."""
+
+    @property
+    def has_network(self) -> bool:
+        return self.objective == "variational"
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether training needs the labels in the forward pass."""
+        return self.has_network
+
+    @property
+    def has_alternatives(self) -> bool:
+        """Whether several alternatives of an alignment go through the rest of the model in training."""
+        return False
+
+    @property
+    def has_expectation(self) -> bool:
+        """Whether a prediction without sampling is the mean over the alignments."""
+        return False
+
+    def sequence_network(self, target_dim: int, key_dim: int) -> dict[str, nn.Module]:
+        """Return the inference network of a model that generates the target, by name."""
+        return {NETWORK: SequenceInference(target_dim, key_dim, self.d_inference)} if self.has_network else {}
+
+    def label_network(self, num_labels: int, key_dim: int) -> dict[str, nn.Module]:
+        """Return the inference network of a classifier, by name."""
+        return {NETWORK: LabelInference(num_labels, key_dim)} if self.has_network else {}
+
+    def terms(self, weights: Tensor, call: Call) -> Iterator[LossTerm]:
+        """Record the distributions of the alignment, and yield the KL of the posterior."""
+        record = required(call)
+        record.log_p.append(log_prior(weights, call))
+        if self.has_network:
+            record.log_q.append(log_posterior(call, record))
+            yield from self.kl_terms(record.log_p[-1], record.log_q[-1])
+
+    def kl_terms(self, log_p: Tensor, log_q: Tensor) -> Iterator[LossTerm]:
+        """Yield KL(q || p)."""
+        yield from ()
+
+    def sample(self, weights: Tensor, call: Call) -> Tensor:
+        """Return sampled weights, (B, H, T, S), or the soft ones where alternatives follow behind the attention."""
+        record = call.alignment
+        if record is None:
+            return with_rest(self.draw(log_prior(weights, call), call), weights)
+        if not call.layer.training:
+            record.log_p.append(log_prior(weights, call))
+            if record.labels is not None and self.has_network:
+                record.log_q.append(log_posterior(call, record))
+        if record.only_record:
+            return weights
+        return self.attend(weights, call, record)
+
+    @abstractmethod
+    def draw(self, log_p: Tensor, call: Call) -> Tensor:
+        """Return a sample of the alignment as weights, (B, T, S), from log-probabilities."""
+
+    @abstractmethod
+    def attend(self, weights: Tensor, call: Call, record: Alignment) -> Tensor:
+        """Return the weights of a forward pass whose distributions were recorded."""
+
+
+def required(call: Call) -> Alignment:
+    """Return the record of the open forward pass, or raise an error."""
+    if call.alignment is None:
+        raise RuntimeError(
+            "A latent alignment is trained by the forward of the whole model, which knows the target. Call the model "
+            "with labels=..., rather than its layers or the model inside it."
+        )
+    return call.alignment
+
+
+def log_prior(weights: Tensor, call: Call) -> Tensor:
+    """Return ``log p(z)``, the log of the mean of soft attention over the heads, (B, T, S); -inf outside of the mask.
+
+    A query that may attend to nothing has a uniform distribution, so that it stays finite.
+    """
+    weights = weights[:, :, : call.layer.queries]
+    mask = call.mask.rows(slice(0, weights.shape[2]), weights.device).any(dim=1)  # (B or 1, T or 1, S)
+    p = weights.to(torch.promote_types(weights.dtype, torch.float32)).mean(dim=1)
+    # The smallest number that is not taken for 0 keeps the gradient of the logarithm finite.
+    log_p = p.clamp(min=torch.finfo(p.dtype).tiny).log().masked_fill(~mask, -torch.inf)
+    return torch.where(mask.any(dim=-1, keepdim=True), log_p, -math.log(max(1, p.shape[-1])))
+
+
+def log_posterior(call: Call, record: Alignment) -> Tensor:
+    """Return ``log q(z)`` of the inference network, (B, T, S), with the support of the prior."""
+    labels, network = record.labels, call.layer.get_submodule(NETWORK)
+    assert labels is not None
+    keys = call.key.transpose(1, 2).flatten(2)  # (B, S, H * D)
+    if record.embed is None:
+        scores = network(labels, keys)
+    else:
+        scores = network(record.embed(labels.clamp(min=0)), labels != IGNORED, keys)
+        if call.first_query is not None:
+            scores = scores[:, call.first_query : call.first_query + call.query.shape[2]]
+    return scores.masked_fill(record.log_p[-1] == -torch.inf, -torch.inf).log_softmax(dim=-1)
+
+
+def with_rest(own: Tensor, weights: Tensor) -> Tensor:
+    """Return weights of all heads, (B, H, T, S): `own` (B, T', S) for the first queries, and the rest as it is."""
+    first = own.shape[1]
+    allowed = (weights[:, :, :first] > 0).any(dim=-1, keepdim=True)  # a query that may attend to nothing keeps zeros
+    expanded = own[:, None].to(weights.dtype) * allowed
+    return expanded if first == weights.shape[2] else torch.cat([expanded, weights[:, :, first:]], dim=2)

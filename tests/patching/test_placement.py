@@ -1,0 +1,28 @@
+"""Places of latent alignments in a model."""
+
+import pytest
+
+import hf_bam
+
+from ..models import bart, bert, gpt2, marian, t5
+
+
+@pytest.mark.parametrize(
+    ("build", "settings", "message"),
+    [
+        (marian, {"layers": 2}, "gives 2 latent alignments .*cannot be enumerated"),
+        (marian, {"layers": [0]}, "mixes the positions of the target"),
+        (bart, {"attention": "both"}, "gives 3 latent alignments"),
+        (t5, {"attention": "self"}, "gives 2 latent alignments"),
+        (lambda: marian().model, {}, "MarianModel cannot have family='categorical'"),
+        (lambda: bert().bert, {}, "BertModel cannot have family='categorical'"),
+        (gpt2, {}, "GPT2LMHeadModel cannot have family='categorical'"),
+    ],
+    ids=["two layers", "first layer", "both", "self", "no head", "encoder", "decoder"],
+)
+def test_places_that_cannot_have_a_latent_alignment(build, settings, message):
+    model = build()
+    with pytest.raises(ValueError, match=message):
+        hf_bam.patch(model, family="categorical", **settings)
+    assert not hf_bam.is_patched(model)
+    assert model.config._attn_implementation != "bam"

@@ -1,0 +1,59 @@
+"""A small recurrent model learns the small corpus and its alignments, with plain and with Bayesian attention."""
+
+import pytest
+import torch
+from torch.optim.lr_scheduler import OneCycleLR
+
+import hf_bam
+from hf_bam.evaluation.metrics import alignment_accuracy
+from hf_bam.prediction import Plain, Predictor
+from hf_bam.tasks.alignments import token_alignments
+from hf_bam.tasks.language import ceiling
+from hf_bam.tasks.translation import Translation
+
+pytestmark = pytest.mark.slow
+
+TASK = Translation("en", "qaa", dataset="language", max_target_length=48, vocabulary=400, width=128, num_beams=1)
+STEPS, BATCH = 400, 32
+
+
+@pytest.fixture(scope="module")
+def data():
+    return TASK.load(None)
+
+
+@pytest.fixture(scope="module", params=["input feeding", "no input feeding", "Bayesian", "scheduled sampling"])
+def trained(request, data):
+    torch.manual_seed(0)
+    settings = {"no input feeding": {"input_feeding": False}, "scheduled sampling": {"scheduled_sampling": 0.2}}
+    model, tokenizer = TASK.build("recurrent", data, **settings.get(request.param, {}))
+    if request.param == "Bayesian":
+        hf_bam.patch(model, k=2.0)
+    features = list(TASK.encode(data.train, tokenizer, 64))
+    collator = TASK.collator(tokenizer, model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    schedule = OneCycleLR(optimizer, max_lr=3e-3, total_steps=STEPS, pct_start=0.1, anneal_strategy="linear")
+    order = torch.cat([torch.randperm(len(features)) for _ in range(1 + STEPS * BATCH // len(features))])
+    for indices in order.split(BATCH)[:STEPS]:
+        model.train()(**collator([features[i] for i in indices])).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+    return model.eval(), tokenizer
+
+
+def test_it_translates(trained, data):
+    rows = data.evaluation["test"]
+    texts = [TASK.prediction(result) for result in Predictor(Plain(trained[0]), trained[1])(TASK.inputs(rows))]
+    assert TASK.score(rows, texts)["bleu"] > ceiling(rows) - 10
+
+
+def test_its_attention_is_an_alignment(trained, data):
+    """At the first token of a word. A random source token is right once in ten times."""
+    model, tokenizer = trained
+    rows = data.evaluation["test"]
+    batch = TASK.collator(tokenizer, model)(list(TASK.encode(rows, tokenizer, 64)))
+    with torch.no_grad():
+        weights = model(**batch, output_attentions=True).cross_attentions[0].mean(dim=1)
+    assert alignment_accuracy(token_alignments(rows, tokenizer, first_only=True), weights) > 0.5
