@@ -1,4 +1,4 @@
-"""Novelty and prediction sets on CLINC150: questions with intents, and others out of scope (Larson et al., 2019)."""
+"""Novelty and prediction sets on CLINC150: questions with intents, and out-of-scope ones (Larson et al., 2019)."""
 
 import json
 from pathlib import Path
