@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,9 @@ from ..objective import LossTerm
 from .layer import BamLayer
 from .mask import AttentionMask
 from .noise import NoiseSeed, random_bits, uniform
+
+STREAM = 2**48
+"""Distance between the seeds of streams of one call; those of calls in evaluation mode are smaller."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +91,11 @@ class AttentionCall:
         batch, _, queries, keys = self.mask.shape
         return self.layer.noise_seed((batch, queries, keys), self.use, self.query.device, self.first_query)
 
-    def uniform(self, count: int, *, per_head: bool = True, per_query: bool = True) -> Tensor:
+    def uniform(self, count: int, *, per_head: bool = True, per_query: bool = True, stream: int = 0) -> Tensor:
         """Return uniform random numbers in (0, 1), (B, H or 1, T or 1, count); 1 where heads or queries share them.
 
-        They are a function of the seed and the position. Compiled code that trains draws them from the global
-        generator, which the compiler knows how to restore.
+        They are a function of the seed, the position and `stream`. Compiled code that trains draws them from the
+        global generator, which the compiler knows how to restore.
         """
         batch, heads, queries, _ = self.mask.shape
         shape = (batch, heads if per_head else 1, queries if per_query else 1)
@@ -100,4 +103,5 @@ class AttentionCall:
         if self.layer is not None and self.layer.training and torch.compiler.is_compiling():
             return global_uniform((*shape, count), device=device)
         seed = self.seed() if per_query else self.seed().for_keys()
+        seed = replace(seed, call=(seed.call + stream * STREAM) % 2**63) if stream else seed
         return uniform(random_bits(seed.row_keys(*shape, device), count))

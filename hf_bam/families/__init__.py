@@ -3,10 +3,13 @@
 Mathematics alone: imports torch, `fields`, `objective` and `priors`.
 """
 
-from .alignment import Alignment, AlignmentFamily
+from .alignment import AlignmentFamily
 from .base import STAGES, Call, Family, Mask, Stage
 from .categorical import CategoricalFamily
+from .dirichlet import DirichletFamily
+from .gumbel import GumbelFamily
 from .lognormal import Lognormal, LognormalFamily
+from .record import Alignment
 from .scores import Posterior, ScoreFamily
 from .weibull import Weibull, WeibullFamily
 
@@ -14,6 +17,8 @@ FAMILIES: dict[str, type[Family]] = {
     "weibull": WeibullFamily,
     "lognormal": LognormalFamily,
     "categorical": CategoricalFamily,
+    "gumbel": GumbelFamily,
+    "dirichlet": DirichletFamily,
 }
 """Families by name."""
 
@@ -24,7 +29,9 @@ __all__ = [
     "AlignmentFamily",
     "Call",
     "CategoricalFamily",
+    "DirichletFamily",
     "Family",
+    "GumbelFamily",
     "Lognormal",
     "LognormalFamily",
     "Mask",

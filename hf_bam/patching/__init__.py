@@ -18,10 +18,10 @@ from ..attention.interface import NAME, NAMES, WITH_MASK
 from ..attention.layer import BamLayer
 from ..attention.sampling import Sampling
 from ..config import BamConfig
-from . import alignment, expansion, hooks, steps
-from .architectures import SHARES_PREFIX
+from . import alternatives, expansion, hooks, steps
+from .architectures import READOUTS, SHARES_PREFIX
 from .discovery import Site, UnsupportedModelError, find_sites, stochastic_uses
-from .placement import check_placement, inference_network
+from .placement import has_alternatives, inference_network
 from .state import ATTRIBUTE, Patch, base_model, find_patches, patch_of
 
 __all__ = ["UnsupportedModelError", "get_config", "is_patched", "kl_loss", "patch", "sampling", "set_step", "unpatch"]
@@ -53,7 +53,7 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
     config = BamConfig.from_dict(settings) if config is None else config.replace(**settings)
     sites = find_sites(root)
     uses = stochastic_uses(sites, config)
-    check_placement(root, sites, uses, config)
+    follows = has_alternatives(root, sites, uses, config)
     patches = find_patches(root)
     for other in patches:
         if other.root is not root:
@@ -62,6 +62,8 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
                 "unpatch that one first."
             )
     state = patches[0] if patches else Patch(root, config)
+    state.has_alternatives = follows
+    state.feeds_back = root.config.model_type in READOUTS and bool(root.config.input_feeding)
     layers = [_build_layer(i, *place, state, config) for i, place in enumerate(zip(sites, uses, strict=True))]
     _set_implementation(state, sites)
     if not patches:
@@ -69,11 +71,11 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
     state.config = config
     for site, layer in zip(sites, layers, strict=True):
         site.module.bam = layer
-    for handle in (*state.expansions, *state.alignments):
+    for handle in (*state.expansions, *state.alternatives):
         handle.remove()
     shares_prefix = root.config.model_type in SHARES_PREFIX
     state.expansions = expansion.install(root, state.runtime) if shares_prefix else []
-    state.alignments = alignment.install(state)
+    state.alternatives = alternatives.install(state)
     for inner in _models(root):
         keep_out_of_plain_weights(inner)
     return model
@@ -82,6 +84,7 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
 def _build_layer(number: int, site: Site, uses: tuple[bool, ...], state: Patch, config: BamConfig) -> BamLayer:
     """Return the layer of one attention module, with the networks that the module has already if they fit."""
     position: dict[str, Any] = {"decoder": site.decoder, "cross": site.cross, "uses": uses, "number": number}
+    position["alternatives"] = state.has_alternatives and any(uses)
     layer = BamLayer(config.settings, state.runtime, head_dim=site.head_dim, **position)
     for name, network in inference_network(state.root, site, config).items() if any(uses) else ():
         layer.add_module(name, network)
@@ -148,7 +151,7 @@ def _restore(state: Patch) -> None:
 def unpatch(model: Model) -> Model:
     """Restore the plain model, in place, with its weights as trained so far."""
     state = patch_of(model)
-    for handle in (*state.handles, *state.expansions, *state.alignments):
+    for handle in (*state.handles, *state.expansions, *state.alternatives):
         handle.remove()
     for module in state.root.modules():
         if isinstance(getattr(module, "bam", None), BamLayer):

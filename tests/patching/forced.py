@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
 
-from ..models import bart, bert2bert, marian, t5
+from ..models import bart, bert2bert, marian, recurrent_parallel, t5
 
 LARGE = {"init_std": 0.5}
 """Weights that are large enough for the alignment to matter."""
@@ -24,12 +24,14 @@ BUILDERS = {
     "bart": lambda: bart(**LARGE),
     "t5": t5,
     "bert2bert": lambda: bert2bert(initializer_range=0.5),
+    "recurrent": lambda: recurrent_parallel(initializer_range=0.5, num_attention_heads=4),
 }
 MODULES = {
     "marian": "model.decoder.layers.1.encoder_attn",
     "bart": "model.decoder.layers.1.encoder_attn",
     "t5": "decoder.block.1.layer.1.EncDecAttention",
     "bert2bert": "decoder.bert.encoder.layer.1.crossattention.self",
+    "recurrent": "model.decoder.cross_attn",
 }
 """Last cross-attention of each model."""
 _forced: dict[nn.Module, Tensor | None] = {}
@@ -49,7 +51,11 @@ def forced_attention(
     """Return soft attention, and that of a forced module to one key per query, the same in all heads."""
     scores = query @ key.transpose(-1, -2) * scaling
     scores = scores if position_bias is None else scores + position_bias
-    weights = (scores if attention_mask is None else scores + attention_mask).softmax(dim=-1)
+    if attention_mask is not None and attention_mask.dtype == torch.bool:
+        scores = scores.masked_fill(~attention_mask, -torch.inf)
+    elif attention_mask is not None:
+        scores = scores + attention_mask
+    weights = scores.softmax(dim=-1)
     if module in _forced:
         _soft[module] = weights
         alignment = _forced[module]  # (T,) or None
