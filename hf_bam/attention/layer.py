@@ -57,6 +57,12 @@ class BamLayer(nn.Module):
         for name, module in family.modules(head_dim).items() if any(uses) else ():
             self.add_module(name, module)
 
+    @property
+    def forced(self) -> Tensor | None:
+        """Outputs that attention returns in the open forward pass whatever it is called with, (N, 1, H, D_v)."""
+        frame = self.runtime.frame
+        return None if frame is None or frame.alignment is None else frame.alignment.forced
+
     def begin_use(self) -> int:
         """Count a use of the module in this forward, and return how many there were before."""
         frame = self.runtime.frame

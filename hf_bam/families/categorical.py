@@ -83,14 +83,15 @@ class CategoricalFamily(DiscreteFamily):
             return with_rest(one_hot(record.sampled[-1], weights.shape[-1]).to(weights.dtype), weights)
         log_p = record.log_p[-1]
         log_w = (record.log_q or record.log_p)[-1]
-        record.pending.append(self.best(log_w, log_p, call) if self.enumerates else self.scored(log_w, log_p, call))
+        choose = self.best if self.enumerates else self.scored
+        record.pending.append(choose(log_w, log_p, weights, call))
         return weights
 
-    def scored(self, log_w: Tensor, log_p: Tensor, call: Call) -> Choice:
+    def scored(self, log_w: Tensor, log_p: Tensor, weights: Tensor, call: Call) -> Choice:
         """Return a sample with its log-probability, and soft attention behind it as a baseline."""
         index = draw_index(log_w, call)[..., None]
         log_w, log_p = (log.gather(-1, index).permute(2, 0, 1) for log in (log_w, log_p))
-        return Choice(index.permute(2, 0, 1), log_w, log_p, call.value, soft=True)
+        return Choice(index.permute(2, 0, 1), log_w, log_p, call.value, weights.detach(), soft=True)
 
     def log_likelihood(self, log_f: Tensor, log_weight: Tensor) -> Tensor:
         """Return the objective without its KL, (B, T), from the log-likelihoods of the alternatives.

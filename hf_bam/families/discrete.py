@@ -45,23 +45,24 @@ class DiscreteFamily(AlignmentFamily):
         if call.layer.training:
             return super().attend(weights, call, record)
         log_p = record.log_p[-1]
-        record.pending.append(self.one_sample(log_p, call) if record.one_sample else self.best(log_p, log_p, call))
+        one = record.one_sample
+        record.pending.append(self.one_sample(log_p, weights, call) if one else self.best(log_p, log_p, weights, call))
         return weights
 
-    def one_sample(self, log_p: Tensor, call: Call) -> Choice:
+    def one_sample(self, log_p: Tensor, weights: Tensor, call: Call) -> Choice:
         """Return a sample as the only alternative."""
         index = draw_index(log_p, call)[None]
         certain = torch.zeros_like(index, dtype=log_p.dtype)
-        return Choice(index, certain, certain, call.value)
+        return Choice(index, certain, certain, call.value, weights.detach())
 
-    def best(self, log_w: Tensor, log_p: Tensor, call: Call) -> Choice:
+    def best(self, log_w: Tensor, log_p: Tensor, weights: Tensor, call: Call) -> Choice:
         """Return the positions with the largest weights as alternatives, or all of them."""
         index: Tensor | None = None
         if self.top_k is not None and self.top_k < log_w.shape[-1]:
             top = top_positions(log_w, self.top_k)
             log_w, log_p = (log.gather(-1, top).log_softmax(dim=-1) for log in (log_w, log_p))
             index = top.permute(2, 0, 1)
-        return Choice(index, log_w.permute(2, 0, 1), log_p.permute(2, 0, 1), call.value)
+        return Choice(index, log_w.permute(2, 0, 1), log_p.permute(2, 0, 1), call.value, weights.detach())
 
 
 def top_positions(log_w: Tensor, number: int) -> Tensor:

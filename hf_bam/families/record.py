@@ -19,6 +19,7 @@ class Choice:
         log_weight: (K, B, T) log of the weight of each alternative in the objective.
         log_p: (K, B, T) log of the weight of each alternative in the prediction.
         value: (B, H, S, D_v) what the positions give.
+        weights: (B, H, T, S) soft attention, without a gradient.
         soft: whether soft attention is one more alternative, behind the others and without a gradient.
     """
 
@@ -26,6 +27,7 @@ class Choice:
     log_weight: Tensor
     log_p: Tensor
     value: Tensor
+    weights: Tensor
     soft: bool = False
 
     @classmethod
@@ -36,7 +38,7 @@ class Choice:
         pairs = ((part.log_weight, part.log_p) for part in parts)
         index = None if parts[0].index is None else torch.cat([p.index for p in parts if p.index is not None], dim=2)
         log_weight, log_p = (torch.cat(logs, dim=2) for logs in zip(*pairs, strict=True))
-        return cls(index, log_weight, log_p, parts[0].value, parts[0].soft)
+        return cls(index, log_weight, log_p, parts[0].value, parts[0].weights, parts[0].soft)
 
 
 @dataclass
@@ -53,6 +55,7 @@ class Alignment:
         sampled: (B, T) samples of the calls that put them into their weights.
         pending: alternatives of the calls so far.
         chosen: alternatives of all calls, once the rest of the model has got them.
+        forced: (N, 1, H, D_v) outputs that attention returns whatever it is called with.
         given: arguments of the forward pass as its caller gave them.
         baseline: (B, T) log-likelihood of the target under soft attention, for samples in several places.
     """
@@ -67,6 +70,7 @@ class Alignment:
     sampled: list[Tensor] = field(default_factory=list)
     pending: list[Choice] = field(default_factory=list)
     chosen: Choice | None = None
+    forced: Tensor | None = None
     given: dict[str, Any] = field(default_factory=dict)
     baseline: Tensor | None = None
 

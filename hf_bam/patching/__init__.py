@@ -21,7 +21,7 @@ from ..config import BamConfig
 from . import alternatives, expansion, hooks, steps
 from .architectures import READOUTS, SHARES_PREFIX
 from .discovery import Site, UnsupportedModelError, find_sites, stochastic_uses
-from .placement import has_alternatives, inference_network
+from .placement import classifies, has_alternatives, inference_network
 from .state import ATTRIBUTE, Patch, base_model, find_patches, patch_of
 
 __all__ = ["UnsupportedModelError", "get_config", "is_patched", "kl_loss", "patch", "sampling", "set_step", "unpatch"]
@@ -62,7 +62,7 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
                 "unpatch that one first."
             )
     state = patches[0] if patches else Patch(root, config)
-    state.has_alternatives = follows
+    state.has_alternatives, state.classifier = follows, classifies(root)
     state.feeds_back = root.config.model_type in READOUTS and bool(root.config.input_feeding)
     layers = [_build_layer(i, *place, state, config) for i, place in enumerate(zip(sites, uses, strict=True))]
     _set_implementation(state, sites)
@@ -85,6 +85,7 @@ def _build_layer(number: int, site: Site, uses: tuple[bool, ...], state: Patch, 
     """Return the layer of one attention module, with the networks that the module has already if they fit."""
     position: dict[str, Any] = {"decoder": site.decoder, "cross": site.cross, "uses": uses, "number": number}
     position["alternatives"] = state.has_alternatives and any(uses)
+    position["queries"] = 1 if position["alternatives"] and not site.cross else None
     layer = BamLayer(config.settings, state.runtime, head_dim=site.head_dim, **position)
     for name, network in inference_network(state.root, site, config).items() if any(uses) else ():
         layer.add_module(name, network)

@@ -5,6 +5,7 @@ See `hf_bam.patching.alternatives` for the way of the alternatives through the m
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,7 +34,7 @@ def begin(patch: Patch, frame: Frame, inputs: dict[str, Any]) -> dict[str, Any] 
     if not isinstance(family, AlignmentFamily) or not is_root(model, patch):
         return None
     labels = inputs.get("labels")
-    embed = partial(embed_target, model)
+    embed = None if patch.classifier else partial(embed_target, model)
     if patch.runtime.records is not None:
         frame.alignment = Alignment(labels, embed, only_record=True)
         patch.runtime.records.append(frame.alignment)
@@ -43,8 +44,8 @@ def begin(patch: Patch, frame: Frame, inputs: dict[str, Any]) -> dict[str, Any] 
     one_sample = frame.sampling is not None
     if not (patch.feeds_back and family.has_alternatives if one_sample else family.has_expectation):
         return None
-    frame.alignment = Alignment(one_sample=one_sample, given=inputs)
-    return without_labels(model, inputs)
+    frame.alignment = Alignment(embed=embed, one_sample=one_sample, given=inputs)
+    return without_labels(patch, model, inputs)
 
 
 def begin_training(patch: Patch, frame: Frame, inputs: dict[str, Any], record: Alignment) -> dict[str, Any] | None:
@@ -65,7 +66,7 @@ def begin_training(patch: Patch, frame: Frame, inputs: dict[str, Any], record: A
             f"on an alignment, so that family={patch.config.family!r} cannot enumerate it. Set it to 0, or use "
             "family='gumbel' or 'dirichlet'."
         )
-    return without_labels(model, inputs)
+    return without_labels(patch, model, inputs)
 
 
 def is_root(model: nn.Module, patch: Patch) -> bool:
@@ -79,11 +80,13 @@ def embed_target(model: Any, labels: Tensor) -> Tensor:
     return found
 
 
-def without_labels(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+def without_labels(patch: Patch, model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a forward without labels, with the decoder inputs that the model makes from them."""
     inputs = {**inputs, "return_dict": True}
     labels = inputs.pop("labels", None)
-    if labels is None:
+    if patch.classifier:
+        check_classifier(model, inputs, labels)
+    if labels is None or patch.classifier:
         return inputs
     if model.config.model_type in NO_CACHE:
         inputs["use_cache"] = False
@@ -92,6 +95,20 @@ def without_labels(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
         if model.config.model_type in MASKS_TARGET and inputs.get("decoder_attention_mask") is None:
             inputs["decoder_attention_mask"] = (ids != model.config.pad_token_id).to(ids.dtype)
     return inputs
+
+
+def check_classifier(model: Any, inputs: dict[str, Any], labels: Tensor | None) -> None:
+    """Raise for arguments that a classifier with alternatives cannot take."""
+    if inputs.get("output_hidden_states") or model.config.output_hidden_states:
+        raise ValueError(
+            "output_hidden_states=True is not possible: the last layer of a classifier with a latent alignment has a "
+            "state for each of its alternatives. Leave it out, or use test_time='soft' in evaluation mode."
+        )
+    if labels is not None and (labels.is_floating_point() or labels.dim() != 1):
+        raise ValueError(
+            f"labels of type {labels.dtype} and shape {tuple(labels.shape)} are not one class per example, which a "
+            "latent alignment of a classifier needs."
+        )
 
 
 def finish(patch: Patch, frame: Frame, output: Any) -> Any:
@@ -106,6 +123,10 @@ def finish(patch: Patch, frame: Frame, output: Any) -> Any:
         return output
     labels: Tensor | None = given.get("labels")
     logits: Tensor = output.logits  # (K, B, T, V)
+    if record.embed is None:
+        alternatives = len(choice.log_weight) + choice.soft
+        logits = logits.view(alternatives, -1, logits.shape[-1])  # (K, B, C)
+        choice = replace(choice, log_weight=choice.log_weight[..., 0], log_p=choice.log_p[..., 0])
     changed: dict[str, Any] = {}
     if labels is not None:
         family: Any = patch.config.settings

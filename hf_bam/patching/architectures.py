@@ -42,6 +42,8 @@ everything behind the last cross-attention is a function of one target position 
 READOUTS = {"recurrent": "readout"}
 """Layer beside an attention module that reads its output behind the decoder's state, by `model_type`; of models that
 feed this output back."""
+CLASSIFIERS = ("ForSequenceClassification", "ForImageClassification")
+"""Ends of the class names of models that classify by the state of their first token, for types of `SHARES_PREFIX`."""
 NO_CACHE = {"bart", "marian", "recurrent"}
 """Models whose forward with labels makes no cache."""
 MASKS_TARGET = {"encoder-decoder"}

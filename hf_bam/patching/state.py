@@ -31,6 +31,7 @@ class Patch:
         expansions: hooks of the layers that can repeat the batch, see `hf_bam.patching.expansion`.
         alternatives: hooks for the alternatives of a latent alignment, see `hf_bam.patching.alternatives`.
         has_alternatives: whether alternatives of a latent alignment can follow behind its attention.
+        classifier: whether it is a model that classifies by its first token, with a latent alignment of that.
         feeds_back: whether the decoder feeds the output of this attention back.
     """
 
@@ -43,6 +44,7 @@ class Patch:
     expansions: list[RemovableHandle] = field(default_factory=list)
     alternatives: list[RemovableHandle] = field(default_factory=list)
     has_alternatives: bool = False
+    classifier: bool = False
     feeds_back: bool = False
     tally: Tally = field(default_factory=Tally)
     checked: bool = False

@@ -9,7 +9,7 @@ import torch
 import hf_bam
 
 from ..models import bart, marian, t5, translation
-from . import forced
+from .forced import forced_to
 from .test_score_function import gradient, sampled_gradients
 
 RUNS = 60
@@ -28,13 +28,11 @@ def expected_loss(model, batch, paths):
     length, positions = batch["labels"].shape[1], batch["input_ids"].shape[1]
     total = 0.0
     for z in itertools.product(itertools.product(range(positions), repeat=length), repeat=len(paths)):
-        forced._forced.update({m: torch.tensor(own) for m, own in zip(modules, z, strict=True)})
-        loss = oracle(**batch).loss
-        p = 1.0
-        for module, own in zip(modules, z, strict=True):
-            p = p * forced._soft.pop(module).mean(dim=1)[0, torch.arange(length), torch.tensor(own)].prod()
-            del forced._forced[module]
-        total = total + p * loss
+        alignments = dict(zip(modules, z, strict=True))
+        with forced_to(alignments) as soft:
+            loss = oracle(**batch).loss
+        p = [soft[m].mean(dim=1)[0, torch.arange(length), torch.tensor(own)] for m, own in alignments.items()]
+        total = total + torch.stack(p).prod() * loss
     return oracle, total
 
 
