@@ -16,6 +16,9 @@ from .layer import BamLayer
 from .mask import AttentionMask
 from .noise import NoiseSeed, random_bits, uniform
 
+STREAM = 2**48
+"""Distance between the seeds of streams of one call; those of calls in evaluation mode are smaller."""
+
 
 @dataclass(frozen=True, eq=False)
 class AttentionCall:
@@ -91,16 +94,23 @@ class AttentionCall:
         return self.layer.noise_seed((batch, queries, keys), self.use, self.query.device, self.first_query)
 
     def uniform(
-        self, count: int, *, per_head: bool = True, per_query: bool = True, first: int | None = None
+        self,
+        count: int,
+        *,
+        per_head: bool = True,
+        per_query: bool = True,
+        first: int | None = None,
+        stream: int = 0,
     ) -> Tensor:
         """Return uniform random numbers in (0, 1), (B, H or 1, T or 1, count); 1 where heads or queries share them.
 
-        They are a function of the seed and the position. Compiled code that trains draws them from the global
-        generator, which the compiler knows how to restore.
+        They are a function of the seed, the position and `stream`. Compiled code that trains draws them from the
+        global generator, which the compiler knows how to restore.
 
         Args:
             first: index of the first number, where numbers are no property of keys (draws, features). None: one number
                 for each key, a function of its position in the text.
+            stream: other whole numbers give other random numbers.
         """
         batch, heads, queries, _ = self.mask.shape
         shape = (batch, heads if per_head else 1, queries if per_query else 1)
@@ -110,4 +120,5 @@ class AttentionCall:
         seed = self.seed() if per_query else self.seed().for_keys()
         if first is not None:
             seed = replace(seed, first_key=torch.full((batch,), first, device=device))
+        seed = replace(seed, call=(seed.call + stream * STREAM) % 2**63) if stream else seed
         return uniform(random_bits(seed.row_keys(*shape, device), count))

@@ -39,6 +39,8 @@ def bam_attention_forward(
     """
     layer: BamLayer | None = getattr(module, "bam", None)
     check_call(module, layer, kwargs)
+    if layer is not None and layer.forced is not None:
+        return layer.forced, None
     use = 0 if layer is None else layer.begin_use()
     if attention_mask is not None and not attention_mask.dtype.is_floating_point:
         attention_mask = attention_mask.bool()  # a caller's mask of integers marks the keys to attend to

@@ -29,6 +29,7 @@ class BamLayer(nn.Module):
         uses: for each use of the module within a forward, whether it is stochastic. One entry for most models.
         number: index of the module within its model.
         queries: number of queries of a call that have a latent alignment, the first ones; None: all.
+        alternatives: whether alternatives of a latent alignment can follow behind the module.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class BamLayer(nn.Module):
         uses: tuple[bool, ...] = (True,),
         number: int = 0,
         queries: int | None = None,
+        alternatives: bool = False,
     ) -> None:
         super().__init__()
         self.family: Any = family
@@ -51,8 +53,15 @@ class BamLayer(nn.Module):
         self.uses = uses
         self.number = number
         self.queries = queries
+        self.alternatives = alternatives
         for name, module in family.modules(head_dim).items() if any(uses) else ():
             self.add_module(name, module)
+
+    @property
+    def forced(self) -> Tensor | None:
+        """Outputs that attention returns in the open forward pass whatever it is called with, (N, 1, H, D_v)."""
+        frame = self.runtime.frame
+        return None if frame is None or frame.alignment is None else frame.alignment.forced
 
     def begin_use(self) -> int:
         """Count a use of the module in this forward, and return how many there were before."""

@@ -3,11 +3,14 @@
 Mathematics alone: imports torch, `fields`, `objective` and `priors`.
 """
 
-from .alignment import Alignment, AlignmentFamily
+from .alignment import AlignmentFamily
 from .base import STAGES, Call, Family, Mask, Stage
 from .categorical import CategoricalFamily
+from .dirichlet import DirichletFamily
+from .gumbel import GumbelFamily
 from .lognormal import Lognormal, LognormalFamily
 from .multinomial import MultinomialFamily
+from .record import Alignment
 from .scores import Posterior, ScoreFamily
 from .weibull import Weibull, WeibullFamily
 
@@ -16,6 +19,8 @@ FAMILIES: dict[str, type[Family]] = {
     "lognormal": LognormalFamily,
     "multinomial": MultinomialFamily,
     "categorical": CategoricalFamily,
+    "gumbel": GumbelFamily,
+    "dirichlet": DirichletFamily,
 }
 """Families by name."""
 
@@ -26,7 +31,9 @@ __all__ = [
     "AlignmentFamily",
     "Call",
     "CategoricalFamily",
+    "DirichletFamily",
     "Family",
+    "GumbelFamily",
     "Lognormal",
     "LognormalFamily",
     "Mask",

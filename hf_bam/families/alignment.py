@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -16,59 +16,10 @@ from ..objective import LossTerm
 from ..objective.alignment import IGNORED
 from .base import Call, Family
 from .inference import LabelInference, SequenceInference
+from .record import Alignment
 
 NETWORK = "inference"
 """Name of the inference network among the children of a layer."""
-
-
-@dataclass
-class Choice:
-    """K alternatives of an alignment, which all go through the rest of the model.
-
-    Attributes:
-        index: (K, B, T) the position of each alternative; None: all positions, K = S.
-        log_weight: (K, B, T) log of the weight of each alternative in the objective.
-        log_p: (K, B, T) log of the weight of each alternative in the prediction.
-        value: (B, H, S, D_v) what the positions give.
-        soft: whether soft attention is one more alternative, behind the others and without a gradient.
-    """
-
-    index: Tensor | None
-    log_weight: Tensor
-    log_p: Tensor
-    value: Tensor
-    soft: bool = False
-
-
-@dataclass
-class Alignment:
-    """Latent alignment of one forward pass: what its end needs from the attention calls.
-
-    Attributes:
-        labels: labels of the forward pass; (B, T), or (B,) of a classifier.
-        embed: returns the embeddings of the target, (B, T, E); None for a classifier.
-        only_record: leave attention as it is and record the distributions alone.
-        log_p, log_q: (B, T, S) log-probabilities, -inf for impossible positions; one entry for each call.
-        chosen: alternatives of each call.
-        pending: alternatives of the call that is under way.
-        given: arguments of the forward pass as its caller gave them.
-    """
-
-    labels: Tensor | None = None
-    embed: Callable[[Tensor], Tensor] | None = None
-    only_record: bool = False
-    log_p: list[Tensor] = field(default_factory=list)
-    log_q: list[Tensor] = field(default_factory=list)
-    chosen: list[Choice] = field(default_factory=list)
-    pending: Choice | None = None
-    given: dict[str, Any] = field(default_factory=dict)
-
-    def joined(self) -> Choice:
-        """Return the alternatives of all calls, which have some of the queries each."""
-        log_weight, log_p = (
-            torch.cat(parts, dim=2) for parts in zip(*((c.log_weight, c.log_p) for c in self.chosen), strict=True)
-        )
-        return replace(self.chosen[0], index=None, log_weight=log_weight, log_p=log_p)
 
 
 @dataclass(frozen=True)
@@ -98,14 +49,19 @@ class AlignmentFamily(Family):
         return self.has_network
 
     @property
-    def has_alternatives(self) -> bool:
-        """Whether several alternatives of an alignment go through the rest of the model in training."""
+    def enumerates(self) -> bool:
+        """Whether training goes through alternatives of an alignment one by one."""
         return False
 
     @property
     def has_expectation(self) -> bool:
         """Whether a prediction without sampling is the mean over the alignments."""
         return False
+
+    @property
+    def has_alternatives(self) -> bool:
+        """Whether alternatives of an alignment follow behind the attention in training, where the model allows it."""
+        return self.enumerates
 
     def sequence_network(self, target_dim: int, key_dim: int) -> dict[str, nn.Module]:
         """Return the inference network of a model that generates the target, by name."""
@@ -118,14 +74,19 @@ class AlignmentFamily(Family):
     def terms(self, weights: Tensor, call: Call) -> Iterator[LossTerm]:
         """Record the distributions of the alignment, and yield the KL of the posterior."""
         record = required(call)
-        record.log_p.append(log_prior(weights, call))
-        if self.has_network:
-            record.log_q.append(log_posterior(call, record))
+        self.infer(weights, call, record)
+        if self.has_network and not record.only_record:
             yield from self.kl_terms(record.log_p[-1], record.log_q[-1])
 
+    def infer(self, weights: Tensor, call: Call, record: Alignment) -> None:
+        """Record the prior and, where the labels are known, the posterior."""
+        record.log_p.append(log_prior(weights, call))
+        if self.has_network and record.labels is not None:
+            record.log_q.append(log_posterior(call, record))
+
+    @abstractmethod
     def kl_terms(self, log_p: Tensor, log_q: Tensor) -> Iterator[LossTerm]:
-        """Yield KL(q || p)."""
-        yield from ()
+        """Yield KL(q || p), from log-probabilities (B, T, S)."""
 
     def sample(self, weights: Tensor, call: Call) -> Tensor:
         """Return sampled weights, (B, H, T, S), or the soft ones where alternatives follow behind the attention."""
@@ -133,30 +94,27 @@ class AlignmentFamily(Family):
         if record is None:
             return with_rest(self.draw(log_prior(weights, call), call), weights)
         if not call.layer.training:
-            record.log_p.append(log_prior(weights, call))
-            if record.labels is not None and self.has_network:
-                record.log_q.append(log_posterior(call, record))
-        if record.only_record:
-            return weights
-        return self.attend(weights, call, record)
+            self.infer(weights, call, record)
+        return weights if record.only_record else self.attend(weights, call, record)
 
     @abstractmethod
     def draw(self, log_p: Tensor, call: Call) -> Tensor:
         """Return a sample of the alignment as weights, (B, T, S), from log-probabilities."""
 
-    @abstractmethod
     def attend(self, weights: Tensor, call: Call, record: Alignment) -> Tensor:
-        """Return the weights of a forward pass whose distributions were recorded."""
+        """Return the weights of a forward pass whose distributions were recorded: a sample of the posterior."""
+        return with_rest(self.draw((record.log_q or record.log_p)[-1], call), weights)
 
 
 def required(call: Call) -> Alignment:
     """Return the record of the open forward pass, or raise an error."""
-    if call.alignment is None:
+    record: Alignment | None = call.alignment
+    if record is None:
         raise RuntimeError(
             "A latent alignment is trained by the forward of the whole model, which knows the target. Call the model "
             "with labels=..., rather than its layers or the model inside it."
         )
-    return call.alignment
+    return record
 
 
 def log_prior(weights: Tensor, call: Call) -> Tensor:
@@ -174,16 +132,24 @@ def log_prior(weights: Tensor, call: Call) -> Tensor:
 
 def log_posterior(call: Call, record: Alignment) -> Tensor:
     """Return ``log q(z)`` of the inference network, (B, T, S), with the support of the prior."""
+    first, number = call.first_query, call.layer.number
+    scores = record.scores.get(number)
+    if scores is None or first is None:
+        scores = record.scores[number] = _posterior_scores(call, record)
+    if first is not None:
+        scores = scores[:, first : first + call.query.shape[2]]
+    return scores.masked_fill(record.log_p[-1] == -torch.inf, -torch.inf).log_softmax(dim=-1)
+
+
+def _posterior_scores(call: Call, record: Alignment) -> Tensor:
+    """Return what the inference network gives for the whole target, (B, T, S)."""
     labels, network = record.labels, call.layer.get_submodule(NETWORK)
     assert labels is not None
+    labels = labels.to(call.key.device)
     keys = call.key.transpose(1, 2).flatten(2)  # (B, S, H * D)
-    if record.embed is None:
-        scores = network(labels, keys)
-    else:
-        scores = network(record.embed(labels.clamp(min=0)), labels != IGNORED, keys)
-        if call.first_query is not None:
-            scores = scores[:, call.first_query : call.first_query + call.query.shape[2]]
-    return scores.masked_fill(record.log_p[-1] == -torch.inf, -torch.inf).log_softmax(dim=-1)
+    target = () if record.embed is None else (record.embed(labels.clamp(min=0)).to(keys.device),)
+    scores: Tensor = network(*target, labels if record.embed is None else labels != IGNORED, keys)
+    return scores
 
 
 def with_rest(own: Tensor, weights: Tensor) -> Tensor:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from ..fields import setting
-from ..objective.alignment import AlignmentKl, categorical_kl, expected, marginal, score_function
-from .alignment import Alignment, AlignmentFamily, Choice
+from ..objective import LossTerm
+from ..objective.alignment import AlignmentKl, ScoreTerm, categorical_kl, expected, marginal, score_function
+from .alignment import with_rest
 from .base import Call
+from .discrete import DiscreteFamily, draw_index, top_positions
+from .record import Alignment, Choice
 
 
 @dataclass(frozen=True)
-class CategoricalFamily(AlignmentFamily):
+class CategoricalFamily(DiscreteFamily):
     """One position per query, ``z_t ~ Categorical(p_t)``, with the likelihood ``f(z_t)`` of the target token.
 
     | objective | per target token |
@@ -32,11 +34,6 @@ class CategoricalFamily(AlignmentFamily):
     estimator: str = setting("enumerate", choices=("enumerate", "score"))
     """Expectation in training: `"enumerate"`, over all alignments; `"score"`, one sample with the score-function
     gradient and soft attention as baseline."""
-    top_k: int | None = setting(None, least=1)
-    """Enumerate the K most probable positions only, renormalised, in training and at test time. none: all."""
-    test_time: str = setting("soft", choices=("soft", "expectation"))
-    """Prediction without sampling: `"soft"`, by soft attention, as the plain model; `"expectation"`, the mean
-    probability over the alignments."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,26 +43,31 @@ class CategoricalFamily(AlignmentFamily):
                 "unbiased sample; use estimator='enumerate', with top_k to save time, or objective='hard' or "
                 "'variational'."
             )
-        if self.top_k is not None and self.estimator == "score" and self.test_time == "soft":
-            raise ValueError(
-                f"BamConfig.top_k={self.top_k} has no effect with estimator='score' and test_time='soft', which do "
-                "not enumerate; leave it out, or use estimator='enumerate' or test_time='expectation'."
-            )
 
     @property
     def needs_labels(self) -> bool:
         return self.objective != "marginal"
 
     @property
+    def enumerates(self) -> bool:
+        return self.estimator == "enumerate"
+
+    @property
     def has_alternatives(self) -> bool:
         return True
 
-    @property
-    def has_expectation(self) -> bool:
-        return self.test_time == "expectation"
+    def terms(self, weights: Tensor, call: Call) -> Iterator[LossTerm]:
+        """Yield the KL, and the score-function term of a sample that goes into the weights of the call."""
+        yield from super().terms(weights, call)
+        record: Alignment = call.alignment
+        if record.only_record or call.layer.alternatives:
+            return
+        log_w = (record.log_q or record.log_p)[-1]
+        record.sampled.append(draw_index(log_w, call))
+        yield ScoreTerm(log_w.gather(-1, record.sampled[-1][..., None])[..., 0], record, causal=call.layer.decoder)
 
     def kl_terms(self, log_p: Tensor, log_q: Tensor) -> Iterator[AlignmentKl]:
-        if self.top_k is not None and self.estimator == "enumerate":
+        if self.top_k is not None and self.enumerates:
             index = top_positions(log_q, self.top_k)
             log_q, log_p = log_q.gather(-1, index).log_softmax(dim=-1), log_p.gather(-1, index)
         yield AlignmentKl(categorical_kl(log_q, log_p))
@@ -74,21 +76,22 @@ class CategoricalFamily(AlignmentFamily):
         return one_hot(draw_index(log_p, call), log_p.shape[-1]).to(log_p.dtype)
 
     def attend(self, weights: Tensor, call: Call, record: Alignment) -> Tensor:
-        """Return soft attention, and leave the alternatives to what follows the attention."""
-        training = call.layer.training
+        """Return soft attention with alternatives behind it, or a sample where the model cannot have them."""
+        if not call.layer.training:
+            return super().attend(weights, call, record)
+        if not call.layer.alternatives:
+            return with_rest(one_hot(record.sampled[-1], weights.shape[-1]).to(weights.dtype), weights)
         log_p = record.log_p[-1]
-        log_w = record.log_q[-1] if training and self.has_network else log_p
-        soft = training and self.estimator == "score"
-        index: Tensor | None = None
-        if soft:
-            index = draw_index(log_w.detach(), call)[..., None]
-            log_w, log_p = (log.gather(-1, index) for log in (log_w, log_p))
-        elif self.top_k is not None and self.top_k < log_w.shape[-1]:
-            index = top_positions(log_w, self.top_k)
-            log_w, log_p = (log.gather(-1, index).log_softmax(dim=-1) for log in (log_w, log_p))
-        alternatives = None if index is None else index.permute(2, 0, 1)
-        record.pending = Choice(alternatives, log_w.permute(2, 0, 1), log_p.permute(2, 0, 1), call.value, soft)
+        log_w = (record.log_q or record.log_p)[-1]
+        choose = self.best if self.enumerates else self.scored
+        record.pending.append(choose(log_w, log_p, weights, call))
         return weights
+
+    def scored(self, log_w: Tensor, log_p: Tensor, weights: Tensor, call: Call) -> Choice:
+        """Return a sample with its log-probability, and soft attention behind it as a baseline."""
+        index = draw_index(log_w, call)[..., None]
+        log_w, log_p = (log.gather(-1, index).permute(2, 0, 1) for log in (log_w, log_p))
+        return Choice(index.permute(2, 0, 1), log_w, log_p, call.value, weights.detach(), soft=True)
 
     def log_likelihood(self, log_f: Tensor, log_weight: Tensor) -> Tensor:
         """Return the objective without its KL, (B, T), from the log-likelihoods of the alternatives.
@@ -100,18 +103,3 @@ class CategoricalFamily(AlignmentFamily):
         if self.estimator == "score":
             return score_function(log_f[0], log_weight[0], baseline=log_f[1])
         return marginal(log_f, log_weight) if self.objective == "marginal" else expected(log_f, log_weight)
-
-
-def top_positions(log_w: Tensor, number: int) -> Tensor:
-    """Return the most probable positions of each query, (B, T, K) for (B, T, S)."""
-    return log_w.detach().topk(min(number, log_w.shape[-1]), dim=-1).indices
-
-
-def draw_index(log_w: Tensor, call: Call) -> Tensor:
-    """Return a sample of each query's position, (B, T), from log-probabilities (B, T, S)."""
-    cumulative = log_w.exp().cumsum(dim=-1)
-    number = call.uniform(1, per_head=False)[:, 0, : log_w.shape[1]].to(cumulative)  # (B, T, 1)
-    index = torch.searchsorted(cumulative, number * cumulative[..., -1:], right=True)
-    # Rounding may lead behind the last possible position.
-    last = (torch.arange(log_w.shape[-1], device=log_w.device) * (log_w > -torch.inf)).amax(dim=-1, keepdim=True)
-    return torch.minimum(index, last)[..., 0]

@@ -92,6 +92,7 @@ class AlignmentKl(LossTerm):
     """
 
     name = KL
+    summed = True
     total: Tensor
 
     @property
@@ -109,3 +110,32 @@ class AlignmentKl(LossTerm):
         if reduction == "mean":
             return token_mean(total, labels)
         return total.where(labels != IGNORED, 0.0).sum() / max(1, len(labels))
+
+
+@dataclass
+class ScoreTerm(LossTerm):
+    """Score-function term of samples that went into the weights of an attention call; its value is 0.
+
+    A sample has an effect on all tokens that attention behind it connects with its query, and its reward is the
+    log-likelihood of all of them: those from the query on in a decoder, and all of the example elsewhere.
+
+    Attributes:
+        log_probability: (B, T) log-probability of the samples.
+        record: what knows the `baseline`, (B, T'), the log-likelihood under soft attention.
+        causal: whether queries are positions of the target, which have no effect on earlier ones.
+    """
+
+    name = "score"
+    summed = True
+    log_probability: Tensor
+    record: Any
+    causal: bool
+
+    def reduce(self, reduction: Reduction, labels: Tensor | None = None, output: Any = None) -> Tensor:
+        assert labels is not None
+        log_f = log_likelihood(output.logits, labels).detach().reshape(len(labels), -1)
+        kept = (labels != IGNORED).reshape(len(labels), -1)
+        reward = (log_f - self.record.baseline.reshape(log_f.shape)).where(kept, 0.0)
+        reward = reward.flip(1).cumsum(dim=1).flip(1) if self.causal else reward.sum(dim=1, keepdim=True)
+        change = self.log_probability - self.log_probability.detach()
+        return -(reward * change).sum() / kept.sum().clamp(min=1)

@@ -23,6 +23,8 @@ class LossTerm(ABC):
 
     name: ClassVar[str]
     """Name under which the values of all calls are added up and logged."""
+    summed: ClassVar[bool] = False
+    """Whether the values of several calls are added up whatever the reduction."""
 
     @property
     def requires_grad(self) -> bool:
@@ -87,7 +89,8 @@ def reduce_terms(
 ) -> dict[str, Tensor]:
     """Return the value of each kind of term of a forward pass: mean or sum over its attention calls."""
     values: dict[str, list[Tensor]] = {}
+    means = {term.name: reduction == "mean" and not term.summed for term in terms}
     for term in terms:
         values.setdefault(term.name, []).append(term.reduce(reduction, labels, output))
     stacked = {name: torch.stack([value.to(own[-1].device) for value in own]) for name, own in values.items()}
-    return {name: own.mean() if reduction == "mean" else own.sum() for name, own in stacked.items()}
+    return {name: own.mean() if means[name] else own.sum() for name, own in stacked.items()}

@@ -19,10 +19,10 @@ from ..attention.layer import BamLayer
 from ..attention.sampling import Sampling
 from ..config import BamConfig
 from ..graph import convolution
-from . import alignment, expansion, hooks, steps
-from .architectures import SHARES_PREFIX
+from . import alternatives, expansion, hooks, steps
+from .architectures import READOUTS, SHARES_PREFIX
 from .discovery import Site, UnsupportedModelError, check_graph_settings, find_sites, stochastic_uses
-from .placement import check_placement, inference_network
+from .placement import classifies, has_alternatives, inference_network
 from .state import ATTRIBUTE, Patch, find_patches, patch_of, root_of
 
 __all__ = ["UnsupportedModelError", "get_config", "is_patched", "kl_loss", "patch", "sampling", "set_step", "unpatch"]
@@ -58,7 +58,7 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
         check_graph_settings(config)
     sites = find_sites(root)
     uses = stochastic_uses(sites, config)
-    check_placement(root, sites, uses, config)
+    follows = has_alternatives(root, sites, uses, config)
     patches = find_patches(root)
     for other in patches:
         if other.root is not root:
@@ -67,6 +67,10 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
                 "unpatch that one first."
             )
     state = patches[0] if patches else Patch(root, config)
+    state.has_alternatives, state.classifier = follows, not is_graph and classifies(root)
+    model_config: Any = getattr(root, "config", None)  # graph models have none
+    recurrent = getattr(model_config, "model_type", None) in READOUTS
+    state.feeds_back = recurrent and bool(model_config.input_feeding)
     layers = [_build_layer(i, *place, state, config) for i, place in enumerate(zip(sites, uses, strict=True))]
     if not is_graph:
         _set_implementation(state, sites)
@@ -77,11 +81,11 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
         site.module.bam = layer
         if is_graph:
             convolution.install(site.module)
-    for handle in (*state.expansions, *state.alignments):
+    for handle in (*state.expansions, *state.alternatives):
         handle.remove()
     shares_prefix = isinstance(root, PreTrainedModel) and root.config.model_type in SHARES_PREFIX
     state.expansions = expansion.install(root, state.runtime) if shares_prefix else []
-    state.alignments = alignment.install(state)
+    state.alternatives = alternatives.install(state)
     for inner in _models(root):
         if isinstance(inner, PreTrainedModel):
             keep_out_of_plain_weights(inner)
@@ -91,6 +95,8 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
 def _build_layer(number: int, site: Site, uses: tuple[bool, ...], state: Patch, config: BamConfig) -> BamLayer:
     """Return the layer of one attention module, with the networks that the module has already if they fit."""
     position: dict[str, Any] = {"decoder": site.decoder, "cross": site.cross, "uses": uses, "number": number}
+    position["alternatives"] = state.has_alternatives and any(uses)
+    position["queries"] = 1 if position["alternatives"] and not site.cross else None
     layer = BamLayer(config.settings, state.runtime, head_dim=site.head_dim, **position)
     for name, network in inference_network(state.root, site, config).items() if any(uses) else ():
         layer.add_module(name, network)
@@ -162,7 +168,7 @@ def _restore(state: Patch) -> None:
 def unpatch(model: Model) -> Model:
     """Restore the plain model, in place, with its weights as trained so far."""
     state = patch_of(model)
-    for handle in (*state.handles, *state.expansions, *state.alignments):
+    for handle in (*state.handles, *state.expansions, *state.alternatives):
         handle.remove()
     for module in state.root.modules():
         if isinstance(getattr(module, "bam", None), BamLayer):

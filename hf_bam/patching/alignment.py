@@ -1,69 +1,27 @@
-"""Latent alignments in a forward pass: alternatives behind an attention module, and the loss over all of them.
+"""Latent alignments in a forward pass: their record, and the loss and logits over the alternatives.
 
-The output of the attention module gets a leading dimension of alternatives, (K, B, T, D) instead of (B, T, D). What
-follows works position by position and broadcasts over it, so that the logits are (K, B, T, V); encoder, cache and
-earlier layers run once.
+See `hf_bam.patching.alternatives` for the way of the alternatives through the model.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from ..attention.frame import Frame
-from ..attention.layer import BamLayer
 from ..families import Alignment, AlignmentFamily
-from ..families.alignment import Choice
+from ..families.record import Choice
 from ..objective.alignment import differentiable_mixture, log_likelihood, marginal, mixture, token_mean
-from .architectures import MASKS_TARGET, NO_CACHE, PROJECTIONS
+from .architectures import MASKS_TARGET, NO_CACHE
 from .placement import target_embeddings
-from .state import Patch, bam_modules
+from .state import Patch
 
 HIDDEN_STATES = ("decoder_hidden_states", "hidden_states")
 """Fields of outputs with the states of the layers."""
-
-
-def install(patch: Patch) -> list[RemovableHandle]:
-    """Add a hook to every attention module with a latent alignment."""
-    if not isinstance(patch.config.settings, AlignmentFamily):
-        return []
-    paths = [path for path, layer in bam_modules(patch.root) if any(layer.uses)]
-    return [
-        patch.root.get_submodule(path.rpartition(".")[0]).register_forward_hook(add_alternatives) for path in paths
-    ]
-
-
-def add_alternatives(module: nn.Module, args: Any, output: Any) -> Any:
-    """Replace the output of an attention module, (B, T, D), by the alternatives of its alignment, (K, B, T, D)."""
-    layer: BamLayer = module.bam  # type: ignore[assignment]
-    frame = layer.runtime.frame
-    record = None if frame is None else frame.alignment
-    if record is None or record.pending is None:
-        return None
-    choice, record.pending = record.pending, None
-    record.chosen.append(choice)
-    soft, *rest = output
-    return alternatives(module, choice, soft), *rest
-
-
-def alternatives(module: nn.Module, choice: Choice, soft: Tensor) -> Tensor:
-    """Return the outputs of an attention module for the alternatives of an alignment, (K, B, T, D)."""
-    config: Any = module.config
-    name = PROJECTIONS[config.model_type]
-    values = choice.value.transpose(1, 2).flatten(2)  # (B, S, H * D_v)
-    if name is not None:
-        values = getattr(module, name)(values)  # (B, S, D)
-    if choice.index is None:
-        found = values.transpose(0, 1).unsqueeze(2).expand(-1, -1, choice.log_weight.shape[2], -1)
-    else:
-        rows = torch.arange(values.shape[0], device=values.device)[None, :, None]
-        found = values[rows, choice.index]
-    found = found.to(soft.dtype)
-    return torch.cat([found, soft.detach()[None]]) if choice.soft else found
 
 
 def begin(patch: Patch, frame: Frame, inputs: dict[str, Any]) -> dict[str, Any] | None:
@@ -76,24 +34,39 @@ def begin(patch: Patch, frame: Frame, inputs: dict[str, Any]) -> dict[str, Any] 
     if not isinstance(family, AlignmentFamily) or not is_root(model, patch):
         return None
     labels = inputs.get("labels")
-    embed = partial(embed_target, model)
+    embed = None if patch.classifier else partial(embed_target, model)
     if patch.runtime.records is not None:
         frame.alignment = Alignment(labels, embed, only_record=True)
         patch.runtime.records.append(frame.alignment)
         return None
-    expectation = frame.sampling is None and family.has_expectation
-    if not model.training and not expectation:
+    if model.training:
+        return begin_training(patch, frame, inputs, Alignment(labels, embed, given=inputs))
+    one_sample = frame.sampling is not None
+    if not (patch.feeds_back and family.has_alternatives if one_sample else family.has_expectation):
         return None
-    if model.training and labels is None and family.needs_labels:
+    frame.alignment = Alignment(embed=embed, one_sample=one_sample, given=inputs)
+    return without_labels(patch, model, inputs)
+
+
+def begin_training(patch: Patch, frame: Frame, inputs: dict[str, Any], record: Alignment) -> dict[str, Any] | None:
+    """Open the record of a forward pass in training mode."""
+    family: Any = patch.config.settings
+    model: Any = frame.owner
+    if record.labels is None and family.needs_labels:
         raise ValueError(
             f"BamConfig.objective={family.objective!r} is trained from labels, and this forward has none. Pass "
             "labels=... to the model, and leave the label_smoothing_factor of a Trainer at 0, which takes them away."
         )
-    frame.alignment = Alignment(labels if model.training else None, embed)
-    if model.training and not family.has_alternatives:
+    frame.alignment = record
+    if not patch.has_alternatives or not family.has_alternatives:
         return None
-    frame.alignment.given = dict(inputs)
-    return without_labels(model, inputs)
+    if getattr(model.config, "scheduled_sampling", 0) > 0:
+        raise ValueError(
+            f"RecurrentConfig.scheduled_sampling={model.config.scheduled_sampling} feeds predictions back that depend "
+            f"on an alignment, so that family={patch.config.family!r} cannot enumerate it. Set it to 0, or use "
+            "family='gumbel' or 'dirichlet'."
+        )
+    return without_labels(patch, model, inputs)
 
 
 def is_root(model: nn.Module, patch: Patch) -> bool:
@@ -107,11 +80,13 @@ def embed_target(model: Any, labels: Tensor) -> Tensor:
     return found
 
 
-def without_labels(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+def without_labels(patch: Patch, model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a forward without labels, with the decoder inputs that the model makes from them."""
     inputs = {**inputs, "return_dict": True}
     labels = inputs.pop("labels", None)
-    if labels is None:
+    if patch.classifier:
+        check_classifier(model, inputs, labels)
+    if labels is None or patch.classifier:
         return inputs
     if model.config.model_type in NO_CACHE:
         inputs["use_cache"] = False
@@ -122,21 +97,42 @@ def without_labels(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     return inputs
 
 
+def check_classifier(model: Any, inputs: dict[str, Any], labels: Tensor | None) -> None:
+    """Raise for arguments that a classifier with alternatives cannot take."""
+    if inputs.get("output_hidden_states") or model.config.output_hidden_states:
+        raise ValueError(
+            "output_hidden_states=True is not possible: the last layer of a classifier with a latent alignment has a "
+            "state for each of its alternatives. Leave it out, or use test_time='soft' in evaluation mode."
+        )
+    if labels is not None and (labels.is_floating_point() or labels.dim() != 1):
+        raise ValueError(
+            f"labels of type {labels.dtype} and shape {tuple(labels.shape)} are not one class per example, which a "
+            "latent alignment of a classifier needs."
+        )
+
+
 def finish(patch: Patch, frame: Frame, output: Any) -> Any:
-    """Return the output of a forward with alternatives as the caller expects it: loss, and logits (B, T, V)."""
+    """Return the output of a forward with a latent alignment as the caller expects it: loss, and logits (B, T, V)."""
     record = frame.alignment
-    if record is None or not record.chosen:
+    if record is None:
         return output
-    family: Any = patch.config.settings
-    choice, given = record.joined(), record.given
+    if record.sampled and not record.only_record:
+        record.baseline = soft_log_likelihood(patch, frame, record)
+    choice, given = record.chosen, record.given
+    if choice is None:
+        return output
     labels: Tensor | None = given.get("labels")
     logits: Tensor = output.logits  # (K, B, T, V)
+    if record.embed is None:
+        alternatives = len(choice.log_weight) + choice.soft
+        logits = logits.view(alternatives, -1, logits.shape[-1])  # (K, B, C)
+        choice = replace(choice, log_weight=choice.log_weight[..., 0], log_p=choice.log_p[..., 0])
     changed: dict[str, Any] = {}
     if labels is not None:
+        family: Any = patch.config.settings
         log_f = log_likelihood(logits, labels.to(logits.device))
         objective = family.log_likelihood if frame.owner.training else marginal
-        values = objective(log_f, choice.log_weight)
-        changed["loss"] = -token_mean(values, labels)
+        changed["loss"] = -token_mean(objective(log_f, choice.log_weight), labels)
     if choice.soft:
         changed["logits"] = logits[-1].detach()
     else:
@@ -162,3 +158,17 @@ def returns_dict(model: Any, given: dict[str, Any]) -> bool:
     """Return whether the caller of a forward expects a `ModelOutput` rather than a tuple."""
     wanted = given.get("return_dict")
     return bool(model.config.return_dict if wanted is None else wanted)
+
+
+@torch.no_grad()
+def soft_log_likelihood(patch: Patch, frame: Frame, record: Alignment) -> Tensor:
+    """Return the log-likelihood of the target under soft attention, (B, T), by one more forward pass."""
+    model: Any = frame.owner
+    labels = record.labels
+    assert labels is not None
+    patch.runtime.frame = Frame(model, alignment=Alignment(only_record=True))
+    try:
+        output = type(model).forward(model, **{**record.given, "return_dict": True})
+    finally:
+        patch.runtime.frame = None
+    return log_likelihood(output.logits, labels.to(output.logits.device))

@@ -30,10 +30,21 @@ HEAD_DIM = ("qk_head_dim", "head_dim", "attention_head_size", "key_value_proj_di
 HEADS = ("num_heads", "num_attention_heads", "n_heads")
 """Names that attention modules have for the number of their heads."""
 
-PROJECTIONS: dict[str, str | None] = {"bart": "out_proj", "bert": None, "marian": "out_proj", "t5": "o"}
+PROJECTIONS: dict[str, str | None] = {
+    "bart": "out_proj",
+    "bert": None,
+    "marian": "out_proj",
+    "recurrent": None,
+    "t5": "o",
+}
 """Name of the output projection inside an attention module, by `model_type`; None: it is outside. Of models in which
 everything behind the last cross-attention is a function of one target position and broadcasts over more dimensions."""
-NO_CACHE = {"bart", "marian"}
+READOUTS = {"recurrent": "readout"}
+"""Layer beside an attention module that reads its output behind the decoder's state, by `model_type`; of models that
+feed this output back."""
+CLASSIFIERS = ("ForSequenceClassification", "ForImageClassification")
+"""Ends of the class names of models that classify by the state of their first token, for types of `SHARES_PREFIX`."""
+NO_CACHE = {"bart", "marian", "recurrent"}
 """Models whose forward with labels makes no cache."""
 MASKS_TARGET = {"encoder-decoder"}
 """Models that mask the padding of decoder inputs which they make from labels."""

@@ -31,7 +31,10 @@ class Patch:
         tally: forwards since the last optimizer step, and those whose KL was trained.
         checked: whether the gradient of the prior of a compiled model was checked.
         expansions: hooks of the layers that can repeat the batch, see `hf_bam.patching.expansion`.
-        alignments: hooks of the attention modules with a latent alignment, see `hf_bam.patching.alignment`.
+        alternatives: hooks for the alternatives of a latent alignment, see `hf_bam.patching.alternatives`.
+        has_alternatives: whether alternatives of a latent alignment can follow behind its attention.
+        classifier: whether it is a model that classifies by its first token, with a latent alignment of that.
+        feeds_back: whether the decoder feeds the output of this attention back.
     """
 
     root: nn.Module
@@ -41,7 +44,10 @@ class Patch:
     attributes: list[tuple[nn.Module, dict[str, Any]]] = field(default_factory=list)
     handles: list[RemovableHandle] = field(default_factory=list)
     expansions: list[RemovableHandle] = field(default_factory=list)
-    alignments: list[RemovableHandle] = field(default_factory=list)
+    alternatives: list[RemovableHandle] = field(default_factory=list)
+    has_alternatives: bool = False
+    classifier: bool = False
+    feeds_back: bool = False
     tally: Tally = field(default_factory=Tally)
     checked: bool = False
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..families import AlignmentFamily
 from ..objective.alignment import IGNORED
-from ..patching.state import base_model, patch_of
+from ..patching.state import bam_modules, base_model, patch_of
 from .copies import in_evaluation
 from .samplers import mean_mode
 
@@ -50,6 +50,12 @@ def alignments(model: nn.Module, source: Tokens, target: Tokens) -> Alignments:
         raise ValueError(
             f"This {type(model).__name__} has family={patch.config.family!r}, which has no alignments; they are those "
             "of hf_bam.patch(model, family='categorical')."
+        )
+    places = [path for path, layer in bam_modules(patch.root) if any(layer.uses)]
+    if len(places) > 1:
+        raise ValueError(
+            f"This {type(model).__name__} has {len(places)} latent alignments ({', '.join(places)}), and alignments() "
+            "is for one; patch it with layers=1."
         )
     root: Any = in_evaluation(base_model(model))
     pad = getattr(root.config, "pad_token_id", None)

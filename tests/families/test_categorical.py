@@ -1,8 +1,5 @@
 """Categorical alignments: samples, alternatives and settings of the family."""
 
-from dataclasses import dataclass, field
-from typing import Any
-
 import pytest
 import torch
 from scipy import stats
@@ -12,30 +9,11 @@ from hf_bam.attention.call import AttentionCall
 from hf_bam.attention.layer import BamLayer
 from hf_bam.attention.mask import AttentionMask
 from hf_bam.attention.runtime import Runtime
-from hf_bam.families import AlignmentFamily, CategoricalFamily
+from hf_bam.families import CategoricalFamily
 from hf_bam.families.alignment import log_prior
-from hf_bam.families.categorical import draw_index, top_positions
+from hf_bam.families.discrete import draw_index, top_positions
 
-PROBABILITIES = torch.tensor([0.5, 0.0, 0.3, 0.15, 0.05, 0.0])
-
-
-@dataclass
-class Sampled:
-    """Attention call of many equal queries, whose positions 1 and 5 are masked."""
-
-    queries: int
-    family: AlignmentFamily = field(default_factory=CategoricalFamily)
-    heads: int = 2
-
-    def call(self) -> Any:
-        layer = BamLayer(self.family, Runtime(), head_dim=4).eval()
-        shape = (1, self.heads, self.queries, 6)
-        query, key = torch.zeros(*shape[:3], 4), torch.zeros(1, self.heads, 6, 4)
-        allowed = (PROBABILITIES > 0)[None, None, None]
-        return AttentionCall(layer, 0, query, key, key, AttentionMask(shape, allowed), scale=1.0)
-
-    def log_p(self) -> torch.Tensor:
-        return PROBABILITIES.log().expand(1, self.queries, 6)
+from .alignment_case import PROBABILITIES, Sampled
 
 
 def test_samples_follow_their_distribution():
@@ -102,7 +80,7 @@ def test_another_family_gets_its_own_defaults_and_keeps_what_was_set():
     ("settings", "message"),
     [
         ({"estimator": "score"}, "estimator='score' is not valid with objective='marginal'.*top_k"),
-        ({"objective": "hard", "estimator": "score", "top_k": 3}, "top_k=3 has no effect with estimator='score'"),
+        ({"objective": "hard", "estimator": "score", "top_k": 3}, "top_k=3 has no effect where neither training"),
         ({"objective": "soft"}, "'marginal', 'hard', 'variational'"),
         ({"estimator": "sample"}, "'enumerate', 'score'"),
         ({"top_k": 0}, "1 or above"),

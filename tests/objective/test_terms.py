@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from hf_bam.objective import KlTerm, annealed, reduce_terms
+from hf_bam.objective import KlTerm, LossTerm, annealed, reduce_terms
 
 
 def term(total, count, queries=None):
@@ -28,6 +28,29 @@ def test_layers_are_averaged_or_summed():
     terms = [term([[2.0]], [[1]]), term([[6.0]], [[1]])]
     assert reduce_terms(terms, "mean")["kl"].item() == 4.0
     assert reduce_terms(terms, "sum")["kl"].item() == 8.0
+
+
+def test_calls_with_some_of_the_queries_are_one_term():
+    """Two steps of two examples, the second of which ends after the first step; the same numbers as above."""
+    steps = [
+        term([[6.0], [10.0]], [[3], [5]], [[True], [True]]),
+        term([[2.0], [90.0]], [[1], [5]], [[True], [False]]),
+    ]
+    joined = KlTerm.join(steps)
+    assert joined.reduce("mean").item() == 2.0
+    assert joined.reduce("sum").item() == (8 + 10) / 2
+    assert KlTerm.join([term([[6.0]], [[3]]), term([[2.0]], [[1]])]).reduce("mean").item() == 2.0
+
+
+def test_a_term_that_cannot_be_joined_says_so():
+    class Whole(LossTerm):
+        name = "whole"
+
+        def reduce(self, reduction, labels, output):
+            raise AssertionError
+
+    with pytest.raises(NotImplementedError, match="Whole is for attention calls with all queries"):
+        Whole.join([Whole()])
 
 
 def test_without_terms_there_are_no_values():

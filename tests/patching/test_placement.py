@@ -10,8 +10,8 @@ from ..models import bart, bert, gpt2, marian, t5
 @pytest.mark.parametrize(
     ("build", "settings", "message"),
     [
-        (marian, {"layers": 2}, "gives 2 latent alignments .*cannot be enumerated"),
-        (marian, {"layers": [0]}, "mixes the positions of the target"),
+        (marian, {"layers": 2}, r"gives 2 latent alignments .*cannot be enumerated. Use estimator='score'"),
+        (marian, {"layers": [0]}, r"behind which attention mixes positions.*Use estimator='score'"),
         (bart, {"attention": "both"}, "gives 3 latent alignments"),
         (t5, {"attention": "self"}, "gives 2 latent alignments"),
         (lambda: marian().model, {}, "MarianModel cannot have family='categorical'"),

@@ -50,6 +50,7 @@ def test_recipes_of_the_paper(name):
         ({"task_name": "mrpc", "dropout": 0.2}, 0.2),
         ({"task_name": "translation"}, None),
         ({"task_name": "translation", "model_name_or_path": "scratch"}, 0.1),
+        ({"task_name": "translation", "model_name_or_path": "recurrent"}, 0.1),
     ],
 )
 def test_the_fast_recipe_has_noise_instead_of_dropout(settings, dropout):
@@ -66,6 +67,7 @@ def test_the_fast_recipe_has_noise_instead_of_dropout(settings, dropout):
         ({"task_name": "mrpc", "bam": {"preset": "mrpc"}}, 100),
         ({"task_name": "translation"}, 1),
         ({"task_name": "translation", "model_name_or_path": "scratch"}, 2),
+        ({"task_name": "translation", "model_name_or_path": "recurrent"}, 2),
     ],
 )
 def test_the_fast_recipe_has_less_noise_for_pairs_of_texts(settings, k):

@@ -18,6 +18,7 @@ REAL, TARGETS = SAMPLES[..., 0], SCORES
 
 CASES = {
     "accuracy": (LABELS, SAMPLES),
+    "alignment_accuracy": (SAMPLES > 0.5, SAMPLES[::-1].copy()),
     "aurc": (ERRORS, SCORES),
     "brier": (LABELS, SAMPLES),
     "crps": (TARGETS, REAL),
@@ -49,6 +50,7 @@ CASES = {
     "top_two_p_values": (SAMPLES,),
 }
 ON_TEXTS = {"distinct", "pairwise_agreement"}
+ON_WORDS = {"token_alignment"}
 ON_LABELS = [name for name, arguments in CASES.items() if len(arguments) == 2 and arguments[1] is SAMPLES]
 ON_CLASSES = ("accuracy", "f1", "mcc")
 """Functions that also take predicted classes, (B,); their argument is named `predictions`."""
@@ -56,7 +58,7 @@ ON_SAMPLES = [name for name, arguments in CASES.items() if arguments[-1] is SAMP
 
 
 def test_every_public_function_has_a_case():
-    assert set(CASES) | ON_TEXTS == set(metrics.__all__)
+    assert set(CASES) | ON_TEXTS | ON_WORDS == set(metrics.__all__)
 
 
 def test_metrics_import_no_slow_library():
