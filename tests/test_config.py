@@ -65,6 +65,7 @@ COMMON = {
     "attention": "cross",
 }
 SCORES = {"noise": "key", "prior": "fixed", "d_mid": 7}
+ALIGNMENT = {"objective": "hard", "d_inference": 7}
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,9 @@ SCORES = {"noise": "key", "prior": "fixed", "d_mid": 7}
         {"family": "weibull", **SCORES, "k": 2, "beta": 3, "prior_shape": "psi", "alpha": 0.5},
         {"family": "lognormal", **SCORES, "sigma": 0.5, "sigma_prior": 2, "prior_location": "median"},
         {"family": "multinomial", "counts": 3},
+        {"family": "categorical", **ALIGNMENT, "top_k": 3, "test_time": "expectation", "estimator": "score"},
+        {"family": "gumbel", **ALIGNMENT, "top_k": 3, "test_time": "expectation", "temperature": 0.1},
+        {"family": "dirichlet", **ALIGNMENT, "concentration": 2},
     ],
     ids=FAMILIES,
 )
