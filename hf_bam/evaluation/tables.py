@@ -14,6 +14,13 @@ ALIGNMENT = {"l": ":---", "r": "---:"}
 """Rules under the header of a Markdown table, left and right."""
 
 
+class Table(list[dict[str, Any]]):
+    """Rows of named values, which `print` shows as aligned columns."""
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+
 def as_text(rows: Sequence[Row]) -> str:
     """Return the rows as aligned columns, the first one to the left."""
     cells = _cells(rows)
