@@ -1,11 +1,13 @@
 """Novelty of an input: distance of its features from those of the training set.
 
 Class-conditional Gaussians with one covariance matrix (Lee et al., 2018), relative to one Gaussian of all features
-(Ren et al., 2021). Covariance matrices are shrunk by the formula of Ledoit and Wolf.
+(Ren et al., 2021). Covariance matrices are shrunk by the formula of Ledoit and Wolf. The novelty is the sum over
+several layers, each in units of its standard deviation on held-out inputs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -76,6 +78,59 @@ class FeatureGaussians:
     def arrays(self) -> dict[str, Array]:
         """Return the arrays by name."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
+
+    def scores(self, features: Array) -> dict[str, Array]:
+        """Return the distances of features, (B, D), by name; without classes there is no relative one."""
+        found = {"mahalanobis": self.mahalanobis(features)}
+        several = len(self.means) > 1
+        return found | ({"relative_mahalanobis": self.relative_mahalanobis(features)} if several else {})
+
+
+@dataclass(frozen=True)
+class LayerGaussians:
+    """Gaussians of the features of several layers, and the sum of their standardised distances.
+
+    A layer has two distances, Mahalanobis and relative, or only the first if there is one class. With many classes the
+    relative one separates better, with few it ignores most directions.
+
+    Attributes:
+        layers: Gaussians by the name of the layer; the last one is that before the head.
+        center: (N,) mean of each distance on held-out inputs, in the order of layers and distances.
+        scale: (N,) standard deviation of each distance.
+    """
+
+    layers: dict[str, FeatureGaussians]
+    center: Array
+    scale: Array
+
+    @classmethod
+    def fit(cls, features: Mapping[str, Array], labels: Array, held_out: Mapping[str, Array]) -> LayerGaussians:
+        """Return the Gaussians of a training set, in single precision.
+
+        Args:
+            features: (B, D) by the name of the layer.
+            labels: (B,) class indices; each class has to occur.
+            held_out: (N, D) by the name of the layer, features of inputs that are not part of the training set.
+        """
+        arrays = {name: FeatureGaussians.fit(x, labels).arrays() for name, x in features.items()}
+        layers = {
+            name: FeatureGaussians(**{key: array.astype(np.float32) for key, array in own.items()})
+            for name, own in arrays.items()
+        }
+        distances = _distances(layers, held_out)
+        scale = np.maximum(distances.std(axis=1), np.finfo(np.float32).tiny)
+        return cls(layers, distances.mean(axis=1).astype(np.float32), scale.astype(np.float32))
+
+    def scores(self, features: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the distances before the head and the novelty by name, (B,) each."""
+        standardised = (_distances(self.layers, features) - self.center[:, None]) / self.scale[:, None]
+        name, gaussians = list(self.layers.items())[-1]
+        return {**gaussians.scores(features[name]), "novelty": standardised.sum(axis=0)}
+
+
+def _distances(layers: Mapping[str, FeatureGaussians], features: Mapping[str, Array]) -> Array:
+    """Return all distances of all layers, (N, B)."""
+    return np.stack([score for name, own in layers.items() for score in own.scores(features[name]).values()])
 
 
 def _whitening(centered: Array) -> Array:

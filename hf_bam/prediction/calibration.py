@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from ..evaluation.conformal import IntervalFit, quantile
-from ..evaluation.novelty import FeatureGaussians, percentiles
-from ..evaluation.ood import feature_scores
+from ..evaluation.novelty import FeatureGaussians, LayerGaussians, percentiles
 from ..fields import check_fields, setting
 from .results import Array, Novelty
 
+Features = Mapping[str, Array]
 FILE = "calibration.safetensors"
 FORMAT = 1
 """Version of the file; increased when older versions of hf_bam cannot read a new file."""
@@ -26,54 +26,78 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class NoveltyFit:
-    """Gaussians of the features of a training set, and distances of other inputs from the same distribution.
+    """Gaussians of the features of a training set, and the novelty of other inputs from the same distribution.
 
     Attributes:
-        reference: (N,) sorted Mahalanobis distances of inputs that are not part of the fit.
+        reference: (N,) sorted novelty of inputs that are not part of the fit.
         false_alarms: share of inputs from the distribution of the training set that count as outside of it.
     """
 
-    gaussians: FeatureGaussians
+    gaussians: LayerGaussians
     reference: Array
     false_alarms: float = setting(above=0, below=1)
 
     def __post_init__(self) -> None:
         check_fields(self)
-        size = self.gaussians.center.shape[-1]
-        shapes = [array.shape for array in (*self.gaussians.arrays().values(), self.reference)]
-        if shapes != [(len(self.gaussians.means), size), (size, size), (size,), (size, size), (self.reference.size,)]:
+        shapes, expected = [], list[tuple[int, ...]]()
+        for own in self.gaussians.layers.values():
+            size = own.center.size
+            shapes += [array.shape for array in own.arrays().values()]
+            expected += [(len(own.means), size), (size, size), (size,), (size, size)]
+        number = sum(1 + (len(own.means) > 1) for own in self.gaussians.layers.values())
+        shapes += [self.gaussians.center.shape, self.gaussians.scale.shape, self.reference.shape]
+        expected += [(number,), (number,), (self.reference.size,)]
+        if not number or shapes != expected:
             raise ValueError(f"The arrays of the novelty have shapes {shapes} that do not fit each other.")
-        if not all(np.isfinite(array).all() for array in (*self.gaussians.arrays().values(), self.reference)):
+        if not all(np.isfinite(array).all() for array in self.arrays().values()):
             raise ValueError("Some numbers of the novelty are not finite.")
 
     @classmethod
-    def fit(cls, features: Array, labels: Array, held_out: Array, false_alarms: float) -> NoveltyFit:
-        """Return the fit to features (B, D) of classes (B,), with the distances of further features (N, D)."""
-        arrays = FeatureGaussians.fit(features, np.unique(labels, return_inverse=True)[1]).arrays()
+    def fit(cls, features: Features, labels: Array, held_out: Features, false_alarms: float) -> NoveltyFit:
+        """Return the fit to features (B, D) of classes (B,), with the novelty of further features (N, D)."""
         # In the precision of the file, so that nothing changes when the predictor is saved and loaded.
-        gaussians = FeatureGaussians(**{name: array.astype(np.float32) for name, array in arrays.items()})
-        reference = np.sort(gaussians.mahalanobis(held_out)).astype(np.float32)
-        return cls(gaussians, reference, false_alarms)
+        gaussians = LayerGaussians.fit(features, np.unique(labels, return_inverse=True)[1], held_out)
+        return cls(gaussians, np.sort(gaussians.scores(held_out)["novelty"]).astype(np.float32), false_alarms)
 
     @property
     def threshold(self) -> float:
-        """Mahalanobis distance above which an input is not from the distribution of the training set."""
+        """Novelty above which an input is not from the distribution of the training set."""
         return quantile(self.reference, self.false_alarms)
 
-    def scores(self, features: Array) -> dict[str, Array]:
-        """Return the distances of features (B, D) by name."""
-        own = len(self.gaussians.center)
-        if features.shape[-1] != own:
-            raise ValueError(f"The calibration has features of size {own}, this model {features.shape[-1]}.")
-        return feature_scores(self.gaussians, features)
+    def scores(self, features: Features) -> dict[str, Array]:
+        """Return the distances and the novelty of features (B, D) by name."""
+        own = {name: gaussians.center.size for name, gaussians in self.gaussians.layers.items()}
+        given = {name: x.shape[-1] for name, x in features.items()}
+        if given != own:
+            raise ValueError(f"The calibration is one of {own}, this model has {given}; fit the predictor again.")
+        return self.gaussians.scores(features)
 
-    def fields(self, features: Array) -> list[dict[str, Any]]:
+    def fields(self, features: Features) -> list[dict[str, Any]]:
         """Return the fields of results about their novelty, from features (B, D)."""
-        distances = self.scores(features)
-        distance, threshold = distances["mahalanobis"], self.threshold
-        relative = distances.get("relative_mahalanobis", np.full(len(features), np.nan))
-        rows = zip(distance.tolist(), relative.tolist(), percentiles(self.reference, distance).tolist(), strict=True)
+        found, threshold = self.scores(features), self.threshold
+        score, near = found["novelty"], found["mahalanobis"]
+        relative = found.get("relative_mahalanobis", np.full(len(near), np.nan))
+        columns = (score, percentiles(self.reference, score), near, relative)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
         return [{"novelty": Novelty(*row), "in_distribution": row[0] <= threshold} for row in rows]
+
+    def arrays(self) -> dict[str, Array]:
+        """Return all arrays by name; those of a layer have its name and a slash in front."""
+        own = {"center": self.gaussians.center, "scale": self.gaussians.scale, "reference": self.reference}
+        return own | {
+            f"{layer}/{name}": array
+            for layer, gaussians in self.gaussians.layers.items()
+            for name, array in gaussians.arrays().items()
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array], layers: Iterable[str], false_alarms: float) -> NoveltyFit:
+        """Return the inverse of `arrays`; `layers` are the names of the layers in their order."""
+        gaussians = {
+            layer: FeatureGaussians(**{item.name: arrays[f"{layer}/{item.name}"] for item in fields(FeatureGaussians)})
+            for layer in layers
+        }
+        return cls(LayerGaussians(gaussians, arrays["center"], arrays["scale"]), arrays["reference"], false_alarms)
 
 
 @dataclass(frozen=True)
@@ -153,8 +177,9 @@ class Calibration:
         numbers: dict[str, Any] = {name: asdict(part) for name in NUMBERS if (part := getattr(self, name)) is not None}
         arrays: dict[str, Array] = {}
         if self.novelty is not None:
-            numbers["novelty"] = {"false_alarms": self.novelty.false_alarms}
-            arrays = {**self.novelty.gaussians.arrays(), "reference": self.novelty.reference}
+            layers = list(self.novelty.gaussians.layers)
+            numbers["novelty"] = {"false_alarms": self.novelty.false_alarms, "layers": layers}
+            arrays = self.novelty.arrays()
         header = {"calibration_format": str(FORMAT), "numbers": json.dumps(numbers), "about": json.dumps(dict(about))}
         path = Path(folder, FILE)
         unfinished = path.with_name(f".{FILE}.{os.getpid()}")
@@ -185,9 +210,7 @@ class Calibration:
             numbers, about = json.loads(header["numbers"]), dict(json.loads(header["about"]))
             parts: dict[str, Any] = {name: cls(**numbers[name]) for name, cls in NUMBERS.items() if name in numbers}
             if "novelty" in numbers:
-                parts["novelty"] = NoveltyFit(
-                    reference=arrays.pop("reference"), gaussians=FeatureGaussians(**arrays), **numbers["novelty"]
-                )
+                parts["novelty"] = NoveltyFit.from_arrays(arrays, **numbers["novelty"])
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{path} has a content that this hf_bam does not know: {error!r}") from error
         return cls(**parts), about

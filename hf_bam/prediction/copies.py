@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from types import MethodType
 from typing import Any, TypeVar
 
@@ -12,10 +13,12 @@ from ..attention.layer import BamLayer
 from ..patching.architectures import DROPOUT_ATTRIBUTES
 
 Model = TypeVar("Model", bound=nn.Module)
+HOOKS = ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks", "_forward_hooks_with_kwargs")
+"""Dictionaries of a module with its forward hooks; transformers adds some when hidden states are asked for."""
 
 
 def shared_copy(model: Model) -> Model:
-    """Return a copy of the modules of a model with flags of their own; parameters, buffers and hooks are shared."""
+    """Return a copy of the modules of a model, with flags and hooks of their own; parameters and buffers are shared."""
     copies: dict[int, nn.Module] = {}
     return _shared_copy(model, copies)
 
@@ -29,6 +32,8 @@ def _shared_copy(module: Model, copies: dict[int, nn.Module]) -> Model:
     other.__dict__["_modules"] = {
         name: None if child is None else _shared_copy(child, copies) for name, child in module._modules.items()
     }
+    for name in HOOKS:
+        other.__dict__[name] = OrderedDict(module.__dict__[name])
     for name, value in module.__dict__.items():
         if isinstance(value, MethodType) and value.__self__ is module:  # Accelerate puts such a forward there
             other.__dict__[name] = MethodType(value.__func__, other)

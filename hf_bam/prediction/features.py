@@ -1,15 +1,19 @@
-"""Features of an input: the vector from which the last linear layer of a model makes the logits.
+"""Features of an input: vectors of a model before its logits.
 
-Where that layer runs on every token, it is the vector of the token whose logits the model returns, the last one that
-is not padding; or the mean over the tokens that are not padding, if the model returns the logits of all tokens.
+`features` is the vector from which the last linear layer makes the logits. Where that layer runs on every token, it is
+the vector of the token whose logits the model returns, the last one that is not padding; or the mean over the tokens
+that are not padding, if the model returns the logits of all tokens.
+
+`features of layer n` is the mean of the hidden states after layer n over the tokens that are not padding. There is one
+after each third of the layers. Encoder-decoder models have those of the encoder.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,13 +21,16 @@ from ..patching.architectures import POOLING
 from ..patching.expansion import repeat
 from ..patching.state import base_model
 from .copies import Model, shared_copy
+from .results import Array
 
-HOOKS = ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks", "_forward_hooks_with_kwargs")
-"""Dictionaries of a module with its forward hooks."""
+NAME = "features"
+"""Name of the features before the last linear layer, and beginning of the names of the others."""
+PARTS = 3
+"""Number of layers with features."""
 
 
 def with_features(model: Model, size: int) -> Model:
-    """Return a copy of a model whose outputs have one more field, `features`, (B, D).
+    """Return a copy of a model whose outputs have further fields, the features, (B, D) each.
 
     The copy shares parameters and buffers with the model and serves one thread.
 
@@ -42,20 +49,44 @@ def with_features(model: Model, size: int) -> Model:
     def record(module: nn.Module, args: tuple[Any, ...]) -> None:
         recorded[:] = args[:1]  # the last of these layers that runs makes the logits
 
+    def ask(
+        module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return args, {**kwargs, "output_hidden_states": True}
+
     def add(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        logits = output.get("logits")
+        logits, mask = output.get("logits"), kwargs.get("attention_mask")
         of_text = logits is not None and logits.dim() == 2
         pooling = POOLING.get(root.config.model_type, "last") if of_text else "mean"
-        output["features"] = pooled(recorded.pop(), kwargs.get("attention_mask"), pooling)
+        for name, x in layer_features(output, mask).items():
+            output[name] = x
+        output[NAME] = pooled(recorded.pop(), mask, pooling)
 
     for module in (root, *layers):
-        for name in HOOKS:
-            setattr(module, name, OrderedDict(getattr(module, name)))
         vars(module).pop("_compiled_call_impl", None)  # it calls the caller's module
     for layer in layers:
         layer.register_forward_pre_hook(record)
+    root.register_forward_pre_hook(ask, with_kwargs=True)
     root.register_forward_hook(add, with_kwargs=True)
     return model
+
+
+def layer_features(output: Mapping[str, Any], mask: Tensor | None) -> dict[str, Tensor]:
+    """Return the mean hidden states of some layers, (B, D) each, from the output of a model that has hidden states."""
+    states = output.get("encoder_hidden_states") or output.get("hidden_states") or ()
+    last = len(states) - 1  # the first are the embeddings
+    layers = dict.fromkeys(-(-last * part // PARTS) for part in range(1, PARTS + 1)) if last > 0 else ()
+    return {f"{NAME} of layer {layer}": pooled(states[layer], mask) for layer in layers}
+
+
+def features_of(output: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the features in an output by name, those before the last linear layer last."""
+    return {name: output[name] for name in sorted(output, key=NAME.__eq__) if name.startswith(NAME)}
+
+
+def stacked(rows: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """Return the features of a batch by name, (B, D) each, from those of each input."""
+    return {name: np.stack([row[name] for row in rows]) for name in (rows[0] if rows else ())}
 
 
 def linear_layers(module: nn.Module, size: int) -> Iterator[nn.Module]:

@@ -41,7 +41,8 @@ def fit_novelty(
     else:
         others, own = np.arange(len(texts), len(texts) + len(held_out)), np.arange(len(texts))
     features = predictor.features([*texts, *(held_out or [])])
-    return NoveltyFit.fit(features[own], classes[own], features[others], false_alarms)
+    parts = ({name: x[rows] for name, x in features.items()} for rows in (own, others))
+    return NoveltyFit.fit(next(parts), classes[own], next(parts), false_alarms)
 
 
 def classes_of(predictor: Predictor, texts: list[Text], labels: Iterable[int | str] | None) -> Array:

@@ -12,11 +12,13 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from ..evaluation.labels import label_indices
+from ..evaluation.tables import Table
 from ..evaluation.temperature import fit_temperature
 from ..patching.state import base_model
 from . import storage
 from .calibration import Calibration
 from .defaults import head_of, longest
+from .features import stacked
 from .fitting import fit_abstention, fit_conformal, fit_novelty
 from .heads import HEADS, Head, labels_of
 from .inputs import Text, texts_of
@@ -48,6 +50,8 @@ class Predictor:
     Attributes:
         calibration: what `fit`, `conformal` and `abstain` have fitted. They replace it as a whole, so that other
             threads can predict meanwhile.
+        table: candidates of [`hf_bam.calibrate`][hf_bam.calibrate] with their scores; None for other predictors, and
+            for loaded ones.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Predictor:
         self.batch_size = batch_size
         self.progress = progress
         self.calibration = Calibration()
+        self.table: Table | None = None
         limit = longest(sampler.model, tokenizer) if max_length is None else max_length
         self.settings = Settings(num_samples=num_samples, max_length=limit, seed=seed, **settings)
         self.head_name = head or head_of(base_model(sampler.model))
@@ -156,14 +161,14 @@ class Predictor:
         """Return all scores for the detection of out-of-distribution inputs, (B,) each; higher is more unusual.
 
         [`hf_bam.evaluation.ood`][hf_bam.evaluation.ood] lists them. Distances need `fit`, and models without classes
-        have nothing else; `mutual_information`, `sampled_mahalanobis` and `feature_spread` need several samples.
+        have nothing else; `mutual_information` needs several samples.
         """
         rows = self._everything(inputs, columns, "ood_scores")
         return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else {})}
 
-    def features(self, inputs: Any, columns: Columns = None) -> Array:
-        """Return the vectors from which the deterministic model makes its predictions, (B, D)."""
-        return np.array(self._everything(inputs, columns, "features"))
+    def features(self, inputs: Any, columns: Columns = None) -> dict[str, Array]:
+        """Return the [features][hf_bam.prediction.features] of the deterministic model by name, (B, D) each."""
+        return stacked(self._everything(inputs, columns, "features"))
 
     def with_settings(self, **changes: Any) -> Predictor:
         """Return a copy with some settings changed.

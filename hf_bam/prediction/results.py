@@ -60,14 +60,16 @@ class Novelty:
     """Distance of an input from the training set of `predictor.fit`.
 
     Attributes:
-        mahalanobis: squared Mahalanobis distance of the features to the nearest class.
+        score: sum of standardised distances of the features of several layers.
+        percentile: share of held-out inputs with a smaller score, between 0 and 1.
+        mahalanobis: squared Mahalanobis distance of the last features to the nearest class.
         relative_mahalanobis: that distance minus the one to the Gaussian of all classes; NaN without classes.
-        percentile: share of held-out inputs that are nearer, between 0 and 1.
     """
 
+    score: float
+    percentile: float
     mahalanobis: float
     relative_mahalanobis: float
-    percentile: float
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -76,7 +78,7 @@ class Fitted:
 
     Attributes:
         novelty: distance from the training set; needs `predictor.fit`.
-        in_distribution: the distance is one that held-out inputs have, up to the rate of false alarms of the fit.
+        in_distribution: the score is one that held-out inputs have, up to the rate of false alarms of the fit.
     """
 
     novelty: Novelty | None = None

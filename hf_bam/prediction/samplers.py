@@ -20,7 +20,7 @@ from ..patching.state import base_model, find_patches, patch_of
 from .batched import Inputs, draw, repeat_all, sample_seeds
 from .copies import dropouts, in_evaluation, with_dropout
 from .dropout import SeededDropout
-from .features import with_features
+from .features import features_of, with_features
 
 Self = TypeVar("Self", bound="Sampler")
 _global_generator = threading.RLock()
@@ -50,11 +50,12 @@ class Sampler(ABC):
         """Return a sampler whose model is in the mode that it needs; the mode of the caller's model stays.
 
         Args:
-            num_outputs: let `draw` return the features before the linear layer with this number of outputs, too.
+            num_outputs: let the deterministic model return features, too; those before the logits come from the linear
+                layer with this number of outputs.
         """
         other = copy(self)
         other.deterministic = evaluated(self.model, num_outputs)
-        other.model = self.random_model(other.deterministic)
+        other.model = self.random_model(evaluated(self.model)) if self.limit is None else other.deterministic
         return other
 
     def random_model(self, model: PreTrainedModel) -> PreTrainedModel:
@@ -88,11 +89,10 @@ class Sampler(ABC):
         sizes, share = (number, self.token_budget), self.share_prefix
         return draw(self.model, inputs, *sizes, seeds, self.noise, first=first, share_prefix=share)
 
-    def features(self, inputs: Inputs) -> Tensor:
-        """Return the features of the deterministic model, (B, D)."""
+    def features(self, inputs: Inputs) -> dict[str, Tensor]:
+        """Return the features of the deterministic model by name, (B, D) each."""
         with mean_mode(self.deterministic):
-            features: Tensor = self.deterministic(**inputs)["features"]
-        return features
+            return features_of(self.deterministic(**inputs))
 
     def hypotheses(self, inputs: Inputs, number: int, seeds: Tensor, options: dict[str, Any]) -> Tensor:
         """Return the generated token ids of `number` samples, (number, B, L)."""

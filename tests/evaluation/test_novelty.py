@@ -5,8 +5,9 @@ import pytest
 from scipy.spatial.distance import mahalanobis
 from sklearn.covariance import LedoitWolf
 from sklearn.metrics import roc_auc_score
+from sklearn.preprocessing import StandardScaler
 
-from hf_bam.evaluation.novelty import FeatureGaussians, percentiles
+from hf_bam.evaluation.novelty import FeatureGaussians, LayerGaussians, percentiles
 
 CLASSES, SIZE = 3, 6
 
@@ -67,3 +68,23 @@ def test_a_class_without_examples_and_wrong_shapes_are_errors():
 
 def test_percentiles_are_shares_of_the_reference():
     np.testing.assert_allclose(percentiles(np.array([3.0, 1.0, 2.0, 4.0]), np.array([0.5, 2.5, 9.0])), [0, 0.5, 1])
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+def test_novelty_is_the_sum_of_the_standardised_distances_of_all_layers(classes):
+    (x, labels), (held_out, _), (new, _) = features(200), features(100, seed=1), features(20, seed=2)
+    labels = np.minimum(labels, classes - 1)
+
+    def layers(part):
+        return {"first": part[:, :2], "second": part[:, 2:], "features": part @ np.diag([1, 2, 3, 4, 5, 6])}
+
+    found = LayerGaussians.fit(layers(x), labels, layers(held_out)).scores(layers(new))
+    total = np.zeros(20)
+    for name, own in layers(x).items():
+        gaussians = FeatureGaussians.fit(own, labels)
+        for distance in [gaussians.mahalanobis, gaussians.relative_mahalanobis][: min(classes, 2)]:
+            scaler = StandardScaler().fit(distance(layers(held_out)[name])[:, None])
+            total += scaler.transform(distance(layers(new)[name])[:, None])[:, 0]
+    np.testing.assert_allclose(found["novelty"], total, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(found["mahalanobis"], gaussians.mahalanobis(layers(new)["features"]), rtol=1e-3)
+    assert ("relative_mahalanobis" in found) == (classes > 1)

@@ -9,9 +9,16 @@ from safetensors.numpy import save_file
 
 from hf_bam.prediction.calibration import FILE, Abstention, Calibration, Intervals, NoveltyFit, Sets
 
-FEATURES = np.random.default_rng(0).normal(size=(200, 5))
+VECTORS = np.random.default_rng(0).normal(size=(200, 5))
+FEATURES = {"features of layer 1": VECTORS[:, :2], "features": VECTORS}
+
+
+def rows(start, stop):
+    return {name: x[start:stop] for name, x in FEATURES.items()}
+
+
 FULL = Calibration(
-    novelty=NoveltyFit.fit(FEATURES[:100], np.arange(100) % 3, FEATURES[100:], false_alarms=0.05),
+    novelty=NoveltyFit.fit(rows(0, 100), np.arange(100) % 3, rows(100, 200), false_alarms=0.05),
     sets=Sets(0.9, alpha=0.1),
     intervals=Intervals(1.5, 0.25, alpha=0.2),
     abstention=Abstention(0.7, risk=0.05, confidence=0.9),
@@ -42,9 +49,9 @@ def test_a_calibration_comes_back(calibration, tmp_path):
     if found.novelty is not None:
         assert found.novelty.false_alarms == 0.05
         assert found.novelty.fields(FEATURES) == FULL.novelty.fields(FEATURES)
-        for name, array in found.novelty.gaussians.arrays().items():
+        for name, array in found.novelty.arrays().items():
             assert array.dtype == np.float32
-            assert np.array_equal(array, getattr(FULL.novelty.gaussians, name))
+            assert np.array_equal(array, FULL.novelty.arrays()[name])
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
@@ -64,10 +71,10 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
 
 
 DAMAGES = {
-    "other arrays": ({"drop": ("center",)}, "has a content that this hf_bam does not know"),
+    "other arrays": ({"drop": ("features/center",)}, "has a content that this hf_bam does not know"),
     "no reference": ({"drop": ("reference",)}, "has a content that this hf_bam does not know"),
-    "shapes": ({"arrays": {"center": np.zeros(4, np.float32)}}, "shapes .* that do not fit each other"),
-    "not finite": ({"arrays": {"center": np.full(5, np.nan, np.float32)}}, "are not finite"),
+    "shapes": ({"arrays": {"features/center": np.zeros(4, np.float32)}}, "shapes .* that do not fit each other"),
+    "not finite": ({"arrays": {"features/center": np.full(5, np.nan, np.float32)}}, "are not finite"),
     "numbers": ({"numbers": "{"}, "has a content that this hf_bam does not know"),
     "a range": ({"numbers": '{"sets": {"threshold": 0.5, "alpha": 2}}'}, "alpha=2 is not valid"),
     "a field": ({"numbers": '{"sets": {"threshold": 0.5, "beta": 2}}'}, "unexpected keyword argument 'beta'"),

@@ -37,7 +37,7 @@ def predictor(data, tokenizer):
     model = AutoModelForSequenceClassification.from_pretrained(get_model_path(), num_labels=INTENTS)
     model.config.id2label = dict(enumerate(names))
     predictor = Predictor(Plain(model), tokenizer, batch_size=64, progress=False)
-    features = predictor.features(data["train"][0])
+    features = predictor.features(data["train"][0])["features"]
     scale = features.std(axis=0)
     found = LogisticRegression(C=0.01, max_iter=200).fit(features / scale, data["train"][1])
     with torch.no_grad():
@@ -58,7 +58,7 @@ def test_sets_have_their_coverage(predictor, data):
 def test_questions_out_of_scope_are_recognised(predictor, data):
     known, other = predictor.ood_scores(data["test"][0]), predictor.ood_scores(data["oos"][0])
     truth = [0] * len(data["test"][0]) + [1] * len(data["oos"][0])
-    for name in ("entropy", "mahalanobis"):
+    for name in ("entropy", "mahalanobis", "novelty"):
         assert roc_auc_score(truth, np.concatenate([known[name], other[name]])) > 0.85, name
     alarms = np.mean([not result.in_distribution for result in predictor(data["test"][0])])
     assert alarms == pytest.approx(0.05, abs=0.03)

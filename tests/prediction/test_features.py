@@ -15,7 +15,7 @@ from transformers import (
 
 import hf_bam
 from hf_bam.prediction import Bam, Dropout, Ensemble, Plain, Predictor
-from hf_bam.prediction.features import with_features
+from hf_bam.prediction.features import features_of, with_features
 
 from ..models import LABELS, PAD, albert, bert, distilbert, gpt2, llama, marian, roberta, text
 
@@ -90,7 +90,7 @@ def test_features_are_those_of_the_plain_model(kind):
     found = with_features(model, size)(**batch)["features"]
     torch.testing.assert_close(found, expected)
     hf_bam.patch(model, k=1.0)
-    torch.testing.assert_close(Bam(model).ready(size).features(batch), expected)
+    torch.testing.assert_close(Bam(model).ready(size).features(batch)["features"], expected)
     torch.testing.assert_close(Plain(model).ready(size).draw(batch, 1, SEEDS)["features"][0], expected)
 
 
@@ -102,31 +102,24 @@ def test_logits_that_are_averaged_over_tokens_come_from_the_mean_of_their_featur
     torch.testing.assert_close(model.classifier(output["features"]), output.logits)
 
 
-SAMPLERS = {
-    "bam": Bam,
-    "bam, last layer": lambda model: Bam(hf_bam.patch(hf_bam.unpatch(model), k=1.0, layers=[-1])),
-    "bam and dropout": lambda model: Bam(model, dropout=0.2),
-    "dropout": lambda model: Dropout(model, rate=0.2),
-    "one at a time": lambda model: Bam(model, token_budget=1),
-}
-
-
-@pytest.mark.parametrize("kind", SAMPLERS)
-@pytest.mark.parametrize("build", [bert, tagger, llama_classifier], ids=["bert", "tagger", "llama"])
+@pytest.mark.parametrize("layers", [1, 2, 6, 7])
 @torch.no_grad()
-def test_every_sample_has_the_features_of_its_logits(build, kind):
-    model, batch = hf_bam.patch(build(**LARGE), k=1.0).eval(), text()
-    sampler = SAMPLERS[kind](model).ready(LABELS)
-    drawn = sampler.draw(batch, 4, SEEDS)
-    assert drawn["features"].shape == (4, 3, 32)
-    assert drawn["features"].std(dim=0).mean() > 1e-3
-    layer = model.score if build is llama_classifier else model.classifier
-    logits = drawn["logits"]
-    if build is tagger:
-        logits = torch.stack([of_all_tokens(sample, batch["attention_mask"]) for sample in logits])
-    torch.testing.assert_close(layer(drawn["features"]), logits, atol=1e-4, rtol=1e-4)
-    alone = sampler.draw({name: x[1:2] for name, x in batch.items()}, 4, SEEDS[1:2])["features"]
-    torch.testing.assert_close(alone[:, 0], drawn["features"][:, 1], atol=1e-4, rtol=1e-4)
+def test_layers_after_each_third_have_mean_hidden_states(layers):
+    model, batch = bert(num_hidden_layers=layers, **LARGE).eval(), text()
+    states = model(**batch, output_hidden_states=True).hidden_states
+    found = features_of(with_features(model, LABELS)(**batch))
+    expected = {1: [1], 2: [1, 2], 6: [2, 4, 6], 7: [3, 5, 7]}[layers]
+    assert list(found) == [*(f"features of layer {layer}" for layer in expected), "features"]
+    for layer in expected:
+        own = found[f"features of layer {layer}"]
+        torch.testing.assert_close(own, of_all_tokens(states[layer], batch["attention_mask"]))
+
+
+@pytest.mark.parametrize("sampler", [Bam, lambda model: Dropout(model, rate=0.2)], ids=["bam", "dropout"])
+@torch.no_grad()
+def test_samples_have_no_features(sampler):
+    model, batch = hf_bam.patch(bert(**LARGE), k=1.0).eval(), text()
+    assert not features_of(sampler(model).ready(LABELS).draw(batch, 2, SEEDS))
 
 
 @torch.no_grad()
@@ -137,14 +130,14 @@ def test_an_ensemble_has_the_features_of_its_first_model():
     expected = models[0].bert(**batch).pooler_output
     assert drawn["logits"].shape == (2, 3, LABELS)
     torch.testing.assert_close(drawn["features"], expected[None])
-    torch.testing.assert_close(sampler.features(batch), expected)
+    torch.testing.assert_close(sampler.features(batch)["features"], expected)
 
 
 @torch.no_grad()
 def test_half_precision():
     model, batch = hf_bam.patch(bert(**LARGE), k=1.0).eval(), text()
     expected = model.bert(**batch).pooler_output
-    found = Bam(model.to(torch.bfloat16)).ready(LABELS).features(batch)
+    found = Bam(model.to(torch.bfloat16)).ready(LABELS).features(batch)["features"]
     torch.testing.assert_close(found.float(), expected, atol=0.1, rtol=0.1)
     of_tokens = with_features(tagger(**LARGE).to(torch.bfloat16).eval(), LABELS)(**batch)["features"]
     assert of_tokens.dtype == torch.float32  # a mean over tokens
@@ -211,17 +204,20 @@ def test_features_of_generators_are_means_over_the_input(build, single_tokenizer
     model = hf_bam.patch(build(vocab_size=len(single_tokenizer), **tokens), k=1.0).eval()
     texts = ["a film", "a film of rare beauty, and more"]
     found = Predictor(Bam(model), single_tokenizer).features(texts)
+    assert len(found) == 2
     reader = model.get_encoder() if build is marian else model.transformer
-    for own, one in zip(found, texts, strict=True):
-        hidden = reader(**single_tokenizer(one, return_tensors="pt")).last_hidden_state
-        torch.testing.assert_close(torch.from_numpy(own).float(), hidden[0].mean(dim=0), atol=1e-5, rtol=1e-5)
+    for index, one in enumerate(texts):
+        hidden = reader(**single_tokenizer(one, return_tensors="pt"), output_hidden_states=True).hidden_states
+        for layer in (1, 2):
+            own = torch.from_numpy(found[f"features of layer {layer}"][index]).float()
+            torch.testing.assert_close(own, hidden[layer][0].mean(dim=0), atol=1e-5, rtol=1e-5)
 
 
 def test_features_of_a_question_are_means_over_its_windows(tokenizer):
     model = hf_bam.patch(answerer(vocab_size=len(tokenizer), **LARGE), k=1.0).eval()
     predictor = Predictor(Bam(model), tokenizer, max_length=16, stride=2)
     question, words = "who?", [f"word{i}" for i in range(30)]
-    together = predictor.features([(question, " ".join(words)), (question, "short")])
+    together = predictor.features([(question, " ".join(words)), (question, "short")])["features"]
     assert together.shape == (2, 32)
     encoded = tokenizer(question, " ".join(words), truncation="only_second", max_length=16, stride=2, padding=True,
                         return_overflowing_tokens=True, return_tensors="pt")  # fmt: skip

@@ -16,6 +16,7 @@ from ...attention.noise import new_seed
 from ...patching.state import base_model
 from ..batched import Inputs
 from ..calibration import Calibration
+from ..features import features_of, stacked
 from ..inputs import Text, content_seed, tokenize
 from ..results import Array
 from ..samplers import Sampler
@@ -105,9 +106,9 @@ class Head(ABC):
         check_finite(logits.numpy())
         return {**output, "logits": logits}
 
-    def features(self, batch: Sequence[Any]) -> Array:
-        """Return the features of the inputs in the deterministic model, (B, D)."""
-        return as_array(self.sampler.features(self.encode(batch)[0]))
+    def features(self, batch: Sequence[Any]) -> list[dict[str, Array]]:
+        """Return the features of each input in the deterministic model by name, (D,) each."""
+        return vectors(self.sampler.features(self.encode(batch)[0]))
 
     def novelties(self, batch: Sequence[Any], drawn: Inputs | None = None) -> list[dict[str, Any]]:
         """Return the fields of the results about the novelty of the inputs; none if it was not fitted.
@@ -119,17 +120,17 @@ class Head(ABC):
             return [{} for _ in batch]
         return self.calibration.novelty.fields(self.known_features(batch, drawn))
 
-    def known_features(self, batch: Sequence[Any], drawn: Inputs | None) -> Array:
-        """Return the features in the deterministic model, from its outputs if there are some."""
+    def known_features(self, batch: Sequence[Any], drawn: Inputs | None) -> dict[str, Array]:
+        """Return the features in the deterministic model, (B, D) each, from its outputs if there are some."""
         if drawn is not None and self.sampler.limit is not None:
-            return as_array(drawn["features"][0])
-        return self.features(batch)
+            return {name: as_array(x[0]) for name, x in features_of(drawn).items()}
+        return stacked(self.features(batch))
 
     def ood_scores(self, batch: Sequence[Any]) -> list[dict[str, float]]:
         """Return the scores of each input by name, see `hf_bam.evaluation.ood`."""
         if self.calibration.novelty is None:
             raise ValueError("Without classes there are no scores but novelty; call predictor.fit(inputs) first.")
-        return as_rows(self.calibration.novelty.scores(self.features(batch)))
+        return as_rows(self.calibration.novelty.scores(stacked(self.features(batch))))
 
     def probabilities(self, logits: Tensor) -> Array:
         """Return the softmax of logits at the temperature of the settings."""
@@ -147,6 +148,12 @@ def check_finite(outputs: Array) -> None:
     finite = np.isfinite(outputs).all(axis=(0, *range(2, outputs.ndim)))  # (B,)
     if not finite.all():
         raise ValueError(f"{(~finite).sum()} of {len(finite)} outputs are not finite: training has diverged.")
+
+
+def vectors(features: Mapping[str, Tensor]) -> list[dict[str, Array]]:
+    """Return the features of each input by name from those of a batch, (B, D) each."""
+    arrays = {name: as_array(x) for name, x in features.items()}
+    return [dict(zip(arrays, rows, strict=True)) for rows in zip(*arrays.values(), strict=True)]
 
 
 def as_rows(columns: Mapping[str, Array]) -> list[dict[str, float]]:

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from ...evaluation.conformal import prediction_sets
-from ...evaluation.ood import class_scores, sample_scores
+from ...evaluation.ood import class_scores
 from ..adaptive import decide_early, schedule
 from ..batched import Inputs
 from ..inputs import Text, content_uniform
 from ..results import Array, Fitted, Uncertainty, uncertainties
-from .base import Head, as_array, as_rows
+from .base import Head, as_rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,8 +83,6 @@ class SequenceClassification(Head):
         columns = class_scores(drawn["logits"].numpy(), self.probabilities(drawn["logits"]))
         if (fit := self.calibration.novelty) is not None:
             columns |= fit.scores(self.known_features(batch, drawn))
-            if len(samples := as_array(drawn["features"])) > 1:
-                columns |= sample_scores(fit.gaussians, samples)
         return as_rows(columns)
 
     def sample_adaptively(self, inputs: Inputs, seeds: Tensor) -> tuple[list[Array], Array]:

@@ -15,11 +15,11 @@ from ...attention.layer import BamLayer
 from ...evaluation.metrics import pairwise_agreement
 from ...patching.state import base_model
 from ..batched import Inputs
-from ..features import pooled
+from ..features import layer_features
 from ..inputs import Text
 from ..results import Array, Fitted, deviation
 from ..samplers import mean_mode, seeded
-from .base import Head, as_array, check_finite
+from .base import Head, as_array, check_finite, vectors
 
 LOGITS_AT_ONCE = 2**26
 
@@ -88,13 +88,14 @@ class TextGeneration(Head):
     def num_outputs(cls, model: PreTrainedModel) -> None:
         return None
 
-    def features(self, batch: Sequence[Text]) -> Array:
-        """Return the mean of the last hidden states of the encoder, or of a decoder that reads the input, (B, D)."""
+    def features(self, batch: Sequence[Text]) -> list[dict[str, Array]]:
+        """Return mean hidden states of the encoder, or of a decoder that reads the input, by name, (D,) each."""
         inputs, _, _ = self.encode(batch, padding_side="right")
         model = base_model(self.sampler.deterministic)
         reader = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
         with mean_mode(model):
-            return as_array(pooled(reader(**inputs).last_hidden_state, inputs.get("attention_mask")))
+            output = reader(**inputs, output_hidden_states=True)
+        return vectors(layer_features(output, inputs.get("attention_mask")))
 
     def predict(self, batch: Sequence[Text]) -> list[Generation]:
         model = self.sampler.model

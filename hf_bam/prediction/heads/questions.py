@@ -89,8 +89,8 @@ class QuestionAnswering(Head):
         results = zip(self.by_stride(batch, self.answers), self.novelties(batch), strict=True)
         return [replace(answer, **novelty) for answer, novelty in results]
 
-    def features(self, batch: Sequence[Text]) -> Array:
-        return np.stack(self.by_stride(batch, self.mean_features))
+    def features(self, batch: Sequence[Text]) -> list[dict[str, Array]]:
+        return self.by_stride(batch, self.mean_features)
 
     def by_stride(
         self, batch: Sequence[Text], function: Callable[[Sequence[Pair], int], Sequence[Item]]
@@ -115,14 +115,14 @@ class QuestionAnswering(Head):
         encoding = windows(self.tokenizer, questions, contexts, self.settings.max_length, stride, **options)
         return encoding, encoding["overflow_to_sample_mapping"].numpy()
 
-    def mean_features(self, batch: Sequence[Pair], stride: int) -> list[Array]:
-        """Return the features of each question, (D,), means over its windows."""
+    def mean_features(self, batch: Sequence[Pair], stride: int) -> list[dict[str, Array]]:
+        """Return the features of each question, (D,) each, means over its windows."""
         encoding, owners = self.windows(batch, stride)
         inputs = self.model_inputs(encoding)
         parts = chunks(range(len(owners)), len(batch))
-        features = [as_array(self.sampler.features({name: x[rows] for name, x in inputs.items()})) for rows in parts]
-        together = np.concatenate(features)  # (W, D)
-        return [together[owners == index].mean(axis=0) for index in range(len(batch))]
+        found = [self.sampler.features({name: x[rows] for name, x in inputs.items()}) for rows in parts]
+        together = {name: as_array(torch.cat([part[name] for part in found])) for name in found[0]}  # (W, D) each
+        return [{name: x[owners == index].mean(axis=0) for name, x in together.items()} for index in range(len(batch))]
 
     def answers(self, batch: Sequence[Pair], stride: int) -> list[Answer]:
         """Return the answers to questions whose windows overlap by `stride` tokens."""
