@@ -34,7 +34,7 @@ def test_results_say_nothing_before_the_fit(classify):
 
 def test_distances_are_those_of_scikit_learn_and_scipy(classify):
     (texts, labels), labels_of = TRAINING, np.array(TRAINING[1])
-    features, new, held_out = (classify.features(part)["features"] for part in (texts, NEW, HELD_OUT))
+    features, new = (classify.features(part)["features"] for part in (texts, NEW))
     results = classify.fit(texts, labels, held_out=HELD_OUT, false_alarms=0.1)(NEW)
     means = np.stack([features[labels_of == index].mean(axis=0) for index in range(4)])
     precision = LedoitWolf(assume_centered=True).fit(features - means[labels_of]).precision_
@@ -169,5 +169,5 @@ def test_errors_name_the_way_out(classify, regress, tokenizer):
         regress.ood_scores(texts[:2])
     wide = BamPredictor(hf_bam.patch(predictor("classification", tokenizer).sampler.model), tokenizer, progress=False)
     wide.calibration = classify.fit(texts, labels).calibration
-    with pytest.raises(ValueError, match="The calibration is one of .* this model has .*; fit the predictor again"):
+    with pytest.raises(ValueError, match=r"The calibration is one of .* this model has .*; fit the predictor again"):
         wide(["a"])
