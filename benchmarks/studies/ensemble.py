@@ -39,7 +39,7 @@ def ensemble(task, members):
         predictions = own.mean(axis=0).argmax(axis=-1).tolist()
         scores = get_task(task).measure(labels["evaluation"].tolist(), predictions)
         row |= {f"score_{name}": value for name, value in scores.items()}
-        rows.append({**row, "samples": float(len(members)), "seconds": seconds})
+        rows.append({**row, "passes": float(len(members)), "seconds": seconds})
     return {
         "task": task,
         "configuration": "ensemble",

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from . import metrics, tables
 from .labels import label_indices
-from .metrics.significance import THRESHOLD, pavpu_of_flags
+from .outcomes import Array, Outcome, Statistics
+from .outcomes import measure as measure
+from .recommendation import recommend
+from .temperature import cross_fit
 
-Array = NDArray[Any]
 Columns = str | tuple[str, str] | None
 
 
@@ -23,6 +22,7 @@ class Classifier(Protocol):
     """Interface of the methods that `compare` takes: a [`Predictor`][hf_bam.prediction.Predictor] of classes."""
 
     head_name: str
+    sampler: Any
 
     @property
     def label_names(self) -> list[str]: ...
@@ -39,7 +39,7 @@ class Predicted:
     """Results that a predictor has given already; `compare` takes them in place of the predictor.
 
     Attributes:
-        predictor: predictor of the results, which also predicts out-of-distribution inputs.
+        predictor: predictor of the results, which also predicts out-of-distribution and held-out inputs.
         results: one for each input.
         seconds: wall time.
     """
@@ -55,21 +55,6 @@ class Predicted:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Predictions of one method for a set of inputs.
-
-    Attributes:
-        samples: (S, B, C) probabilities. Where adaptive sampling stopped early, the samples of an input are repeated.
-        seconds: wall time.
-        num_samples: (B,) number of samples of each input.
-    """
-
-    samples: Array
-    seconds: float
-    num_samples: Array
-
-
-@dataclass(frozen=True)
 class Comparison:
     """Predictions and measures of several methods on one labelled set.
 
@@ -80,6 +65,8 @@ class Comparison:
         label_names: names of the classes.
         table: one row per method: "method" and then named measures.
         ood: predictions for out-of-distribution inputs by method, if there were any.
+        held_out: the same methods on the held-out rows, if there were any.
+        alpha: share of the prediction sets that may miss the label.
     """
 
     outcomes: dict[str, Outcome]
@@ -88,73 +75,20 @@ class Comparison:
     label_names: list[str]
     table: list[dict[str, float | str]]
     ood: dict[str, Outcome] | None = None
+    held_out: Comparison | None = None
+    alpha: float = 0.1
 
     def __str__(self) -> str:
-        return tables.as_text(self.table)
+        return f"{tables.as_text(self.table)}\n\n{self.recommendation}"
 
+    @cached_property
+    def recommendation(self) -> str:
+        """Method to use on these data, and why; see [`recommend`][hf_bam.evaluation.recommendation.recommend]."""
+        return recommend(self)
 
-@dataclass(frozen=True)
-class Statistics:
-    """Statistics over the samples of each input, of which the measures are functions.
-
-    Attributes:
-        mean: (B, C) mean probabilities.
-        entropy: (B,) total uncertainty.
-        epistemic: (B,) epistemic uncertainty.
-        significant: (B,) booleans; None if an input has a single sample, which allows no test.
-    """
-
-    mean: Array
-    entropy: Array
-    epistemic: Array
-    significant: Array | None
-
-    @classmethod
-    def of_samples(cls, samples: Array) -> Statistics:
-        """Return the statistics of samples (S, B, C)."""
-        return cls(
-            mean=samples.mean(axis=0),
-            entropy=metrics.predictive_entropy(samples),
-            epistemic=metrics.mutual_information(samples),
-            significant=metrics.top_two_p_values(samples) < THRESHOLD if len(samples) > 1 else None,
-        )
-
-    @classmethod
-    def of_results(cls, results: Sequence[Any]) -> Statistics:
-        """Return the statistics of a predictor's results, of which each may have another number of samples."""
-        significant = np.array([result.significant for result in results])
-        return cls(
-            mean=np.stack([result.samples.mean(axis=0) for result in results]),
-            entropy=np.array([result.entropy for result in results]),
-            epistemic=np.array([result.epistemic for result in results]),
-            significant=significant if min(result.num_samples for result in results) > 1 else None,
-        )
-
-    def measures(self, labels: Array) -> dict[str, float]:
-        """Return all measures; NaN where one is not defined (only errors or none, a single sample)."""
-        correct = self.mean.argmax(axis=-1) == labels
-        mixed = 0 < correct.sum() < len(correct)
-        return {
-            "accuracy": metrics.accuracy(labels, self.mean),
-            "nll": metrics.nll(labels, self.mean),
-            "brier": metrics.brier(labels, self.mean),
-            "ece": metrics.ece(labels, self.mean),
-            "error_auroc": metrics.error_auroc(~correct, self.entropy) if mixed else math.nan,
-            "error_aupr": metrics.error_aupr(~correct, self.entropy) if mixed else math.nan,
-            "aurc": metrics.aurc(~correct, self.entropy),
-            "pavpu": math.nan if self.significant is None else float(pavpu_of_flags(correct, self.significant)),
-            "epistemic": float(self.epistemic.mean()),
-        }
-
-
-def measure(labels: Array, samples: Array) -> dict[str, float]:
-    """Return all measures of one method; NaN where one is not defined (only errors or none, a single sample).
-
-    Args:
-        labels: (B,) indices of the true labels.
-        samples: (S, B, C) probabilities.
-    """
-    return Statistics.of_samples(samples).measures(labels)
+    def held_out_samples(self, method: str) -> tuple[Array, Array] | None:
+        """Return labels and samples of the held-out rows."""
+        return None if self.held_out is None else (self.held_out.labels, self.held_out.outcomes[method].samples)
 
 
 def compare(
@@ -163,6 +97,9 @@ def compare(
     labels: Iterable[int | str],
     columns: Columns = None,
     ood: Any = None,
+    *,
+    held_out: tuple[Any, Iterable[int | str]] | None = None,
+    alpha: float = 0.1,
 ) -> Comparison:
     """Predict a labelled set with every predictor and measure all of them alike.
 
@@ -171,7 +108,11 @@ def compare(
         inputs: as for a predictor.
         labels: the true labels, as names or indices.
         columns: of a dataset.
-        ood: out-of-distribution inputs; uncertainty should be higher on them.
+        ood: out-of-distribution inputs; uncertainty and novelty should be higher on them.
+        held_out: further inputs and their labels, to which prediction sets are fitted. Without them the rows fall into
+            two halves, and the sets of one half are fitted to the other. A predictor after
+            [`conformal`][hf_bam.prediction.Predictor.conformal] has its own.
+        alpha: share of the prediction sets that may miss the label.
     """
     if not predictors:
         raise ValueError("predictors={} is empty; there is nothing to compare.")
@@ -179,17 +120,31 @@ def compare(
     texts = list(first.items(inputs, columns))
     names = first.label_names
     truth = label_indices(labels, names, len(texts))
-    outcomes, table, others = {}, [], {}
-    for name, method in predictors.items():
-        predictor = _predictor(method)
-        known, outcomes[name] = _run(method, texts)
-        row: dict[str, float | str] = {"method": name, **known.measures(truth)}
-        if ood is not None:
-            unknown, others[name] = _run(predictor, list(predictor.items(ood, columns)))
-            row["ood_auroc"] = metrics.ood_auroc(known.entropy, unknown.entropy)
-        table.append({**row, "samples": float(outcomes[name].num_samples.mean()), "seconds": outcomes[name].seconds})
+    others = None
+    if held_out is not None:
+        others = compare({name: _predictor(method) for name, method in predictors.items()}, *held_out, columns)
     shown = [text if isinstance(text, str) else " / ".join(text) for text in texts]
-    return Comparison(outcomes, truth, shown, names, table, others or None)
+    found = Comparison({}, truth, shown, names, [], None if ood is None else {}, others, alpha)
+    for name, method in predictors.items():
+        _add(found, name, method, texts, None if ood is None else list(first.items(ood, columns)))
+    return found
+
+
+def _add(found: Comparison, name: str, method: Classifier | Predicted, texts: list[Any], ood: Any) -> None:
+    """Predict with a method and add its outcomes and its row."""
+    known, outcome = _run(method, texts)
+    if outcome.sets is None:
+        outcome = cross_fit(found.labels, outcome, found.alpha, found.held_out_samples(name), temperature=1.0)
+    row: dict[str, float | str] = {"method": name, **known.measures(found.labels)}
+    if found.ood is not None:
+        unknown, others = _run(_predictor(method), ood)
+        found.ood[name] = others
+        row["ood_auroc"] = metrics.ood_auroc(known.entropy, unknown.entropy)
+        if outcome.novelty is not None and others.novelty is not None:
+            row["novelty_auroc"] = metrics.ood_auroc(outcome.novelty, others.novelty)
+    cost = {"passes": _passes(_predictor(method), outcome), "seconds": outcome.seconds}
+    found.outcomes[name] = outcome
+    found.table.append({**row, **outcome.set_measures(found.labels), **cost})
 
 
 def predict(method: Classifier | Predicted, inputs: list[Any]) -> tuple[Sequence[Any], float]:
@@ -208,12 +163,16 @@ def _predictor(method: Classifier | Predicted) -> Classifier:
 
 
 def _run(method: Classifier | Predicted, texts: list[Any]) -> tuple[Statistics, Outcome]:
-    if _predictor(method).head_name != "classification":
-        raise ValueError(f"compare() takes classifiers; this predictor has head={_predictor(method).head_name!r}.")
+    predictor = _predictor(method)
+    if predictor.head_name != "classification":
+        raise ValueError(f"compare() takes classifiers; this predictor has head={predictor.head_name!r}.")
     results, seconds = predict(method, texts)
-    most = max(len(result.samples) for result in results)
-    # For the report only: where the number of samples does not divide the most, repeating them moves their mean a
-    # little.
-    samples = np.stack([np.resize(result.samples, (most, result.samples.shape[1])) for result in results], axis=1)
-    outcome = Outcome(samples, seconds, np.array([result.num_samples for result in results]))
-    return Statistics.of_results(results), outcome
+    return Statistics.of_results(results), Outcome.of_results(results, seconds, predictor.label_names)
+
+
+def _passes(predictor: Classifier, outcome: Outcome) -> float:
+    """Return the forward passes of an input: one for each sample, and one for the novelty of a stochastic method.
+
+    A deterministic method takes its features from the pass that makes its prediction.
+    """
+    return float(outcome.num_samples.mean()) + (outcome.novelty is not None and predictor.sampler.limit is None)

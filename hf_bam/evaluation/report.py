@@ -17,12 +17,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from . import metrics, plots, tables
-from .comparison import Comparison, Outcome
+from .comparison import Comparison
 from .metrics._arrays import predicted_classes
+from .outcomes import Outcome
 
-LOWER_IS_BETTER = frozenset({"nll", "ece", "mce", "brier", "aurc", "e_aurc", "fpr95", "seconds"})
+LOWER_IS_BETTER = frozenset({"nll", "ece", "mce", "brier", "aurc", "e_aurc", "fpr95", "set_size", "seconds"})
 """Measures of which less is better; of all others more is."""
-NOT_RANKED = frozenset({"epistemic", "samples"})
+NOT_RANKED = frozenset({"epistemic", "set_coverage", "passes"})
 """Measures that are neither better nor worse."""
 NAMES = {
     "nll": "NLL",
@@ -36,6 +37,7 @@ NAMES = {
     "error_auroc": "error AUROC",
     "error_aupr": "error AUPR",
     "ood_auroc": "OOD AUROC",
+    "novelty_auroc": "novelty AUROC",
 }
 """Headers of measures, where they are not the name itself."""
 DASH = "—"

@@ -8,10 +8,12 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
-DECIMALS = {"samples": 1, "seconds": 1}
+DECIMALS = {"passes": 1, "seconds": 1}
 """Decimals of columns whose values are not rounded to three."""
 ALIGNMENT = {"l": ":---", "r": "---:"}
 """Rules under the header of a Markdown table, left and right."""
+WIDTH = 120
+"""Characters of a line of text."""
 
 
 class Table(list[dict[str, Any]]):
@@ -21,13 +23,24 @@ class Table(list[dict[str, Any]]):
         return as_text(self)
 
 
-def as_text(rows: Sequence[Row]) -> str:
-    """Return the rows as aligned columns, the first one to the left."""
+def as_text(rows: Sequence[Row], width: int = WIDTH) -> str:
+    """Return the rows as aligned columns, the first one to the left.
+
+    Columns that do not fit into the width follow below, each time with the first column.
+    """
     cells = _cells(rows)
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    blocks: list[list[int]] = [[]]
+    for index in range(1, len(widths)):
+        if blocks[-1] and widths[0] + sum(2 + widths[i] for i in [*blocks[-1], index]) > width:
+            blocks.append([])
+        blocks[-1].append(index)
+    return "\n\n".join(_block(cells, widths, columns) for columns in blocks)
+
+
+def _block(cells: Sequence[Sequence[str]], widths: Sequence[int], columns: Sequence[int]) -> str:
     lines = (
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
-        for row in cells
+        "  ".join([row[0].ljust(widths[0]), *(row[index].rjust(widths[index]) for index in columns)]) for row in cells
     )
     return "\n".join(line.rstrip() for line in lines)
 

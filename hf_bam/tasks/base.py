@@ -146,7 +146,7 @@ class Task(ABC):
         """Return the scores of results and measures of their uncertainty, for tasks that are not classification."""
         predictions = [self.prediction(result) for result in results]
         measures = self.score(rows, predictions) | self.uncertainty_measures(self.losses(rows, predictions), results)
-        return measures | {"samples": float(results.num_samples.max())}
+        return measures | {"passes": float(results.num_samples.max())}
 
     def losses(self, rows: Dataset, predictions: list[Any]) -> list[float]:
         """Return the error of each prediction, from 0 to 1: the part of the metric, in percent, that it misses."""

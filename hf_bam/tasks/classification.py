@@ -128,7 +128,7 @@ class SentenceTask(Task):
         """Return the scores of a regression and measures of its uncertainty."""
         scores = self.score(rows, [self.prediction(result) for result in results])
         measures = regression_measures(list(rows["label"]), results)
-        return scores | measures | {"samples": float(results.num_samples.max())}
+        return scores | measures | {"passes": float(results.num_samples.max())}
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,9 @@ def test_one_row_for_each_method_with_the_same_measures(predictors):
     assert rows["temperature"]["nll"] < rows["plain"]["nll"]
     assert rows["BAM"]["pavpu"] == pytest.approx(pavpu_by_scipy(LABELS, result.outcomes["BAM"].samples))
     assert rows["plain"]["epistemic"] == 0 < rows["BAM"]["epistemic"]
-    assert rows["BAM, adaptive"]["samples"] < 32
+    assert 1 < rows["BAM, adaptive"]["passes"] < 32
+    assert [rows[name]["passes"] for name in ("plain", "temperature", "dropout", "ensemble", "BAM")] == [1, 1, 8, 2, 8]
+    assert "novelty_auroc" not in rows["plain"]
     assert result.outcomes["BAM"].samples.shape == (8, 40, 3)
     assert set(result.ood) == set(predictors)
 
@@ -83,11 +85,14 @@ def test_given_results_are_measured_without_another_prediction(predictors):
 
 
 def test_the_table_can_be_printed(predictors):
-    lines = str(compare({"plain": predictors["plain"], "BAM": predictors["BAM"]}, TEXTS, LABELS)).splitlines()
+    found = compare(predictors, TEXTS, LABELS, ood=["something else"])
+    *lines, empty, recommendation = str(found).splitlines()
     assert lines[0].split()[:3] == ["method", "accuracy", "nll"]
-    assert len({len(line) for line in lines}) == 1
     assert lines[1].startswith("plain ")
     assert " - " in lines[1]  # no PAvPU for a single sample
+    assert max(map(len, lines)) <= 120
+    assert not empty
+    assert recommendation == found.recommendation
 
 
 def test_labels_by_name_and_invalid_labels(predictors):
@@ -106,3 +111,50 @@ def test_labels_by_name_and_invalid_labels(predictors):
 def test_pairs_are_shown_as_texts(predictors):
     pairs = [(text, "and more") for text in TEXTS]
     assert compare({"plain": predictors["plain"]}, pairs, LABELS).texts[0] == f"{TEXTS[0]} / and more"
+
+
+@pytest.fixture
+def passes(predictors):
+    """Return a function that counts the forward passes of an input in a predictor, by the rows of its last layer."""
+
+    def count(predictor):
+        rows = []
+        for model in getattr(predictor.sampler, "models", [predictor.sampler.model]):
+            model.classifier.register_forward_hook(lambda module, args, output: rows.append(len(output)))
+        found = compare({"method": predictor}, TEXTS, LABELS).table[0]["passes"]
+        return found, sum(rows) / len(TEXTS)
+
+    return count
+
+
+@pytest.mark.parametrize("name", ["plain", "dropout", "ensemble", "BAM", "BAM, adaptive"])
+@pytest.mark.parametrize("fitted", [False, True])
+def test_passes_are_those_of_the_model(predictors, passes, name, fitted):
+    predictor = predictors[name].fit(TEXTS, LABELS, false_alarms=0.3) if fitted else predictors[name]
+    stated, counted = passes(predictor)
+    assert stated == pytest.approx(counted)
+
+
+def test_novelty_and_sets_of_the_predictors(predictors):
+    ood, half = ["something else", "so it goes", "and on and on"], slice(0, 40, 2)
+    fitted = predictors["plain"].fit(TEXTS, LABELS, false_alarms=0.3).conformal(TEXTS[half], LABELS[half], alpha=0.4)
+    (row,) = compare({"plain": fitted}, TEXTS, LABELS, ood=ood).table
+    known, other = (fitted.ood_scores(texts)["novelty"] for texts in (TEXTS, ood))
+    assert row["novelty_auroc"] == pytest.approx(roc_auc_score([0] * 40 + [1] * 3, [*known, *other]))
+    sets = [result.prediction_set for result in fitted(TEXTS)]
+    assert row["set_size"] == pytest.approx(np.mean([len(own) for own in sets]))
+    assert row["set_coverage"] == np.mean([f"LABEL_{label}" in own for label, own in zip(LABELS, sets, strict=True)])
+
+
+def test_held_out_rows_fit_the_sets(predictors):
+    """Sets for a coverage of 1/2 from ten rows: labels up to the sixth smallest score."""
+    plain = {"plain": predictors["plain"]}
+    found = compare(plain, TEXTS[10:], LABELS[10:], held_out=(TEXTS[:10], LABELS[:10]), alpha=0.5)
+    assert found.held_out.outcomes["plain"].samples.shape == (1, 10, 3)
+    assert len(found.labels) == 30
+    assert 0 < found.table[0]["set_size"] < 3
+    few = compare(plain, TEXTS[10:], LABELS[10:], held_out=(TEXTS[:1], LABELS[:1]), alpha=0.1)
+    assert math.isnan(few.table[0]["set_size"])
+    assert predictors["plain"].calibration.sets is None
+    with pytest.raises(ValueError, match=r"alpha=1\.5 is not valid"):
+        compare(plain, TEXTS, LABELS, alpha=1.5)

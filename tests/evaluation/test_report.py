@@ -96,6 +96,13 @@ def test_report_writes_a_page_a_summary_and_the_figures(page):
     assert len(list((page.parent / "figures").glob("*.png"))) == 1 + 2 * 3
 
 
+def test_the_recommendation_is_part_of_both(page):
+    found = comparison(methods=("a/b", "a b", "\u7535\u5f71")).recommendation
+    assert found.startswith("Use a/b (1 pass)")
+    assert found in page.read_text(encoding="utf-8")
+    assert found in markdown(page.parent)
+
+
 def test_page_loads_nothing_and_runs_nothing(page):
     content = Page(page)
     assert content.tags.count("img") == 1 + 2 * 3
@@ -254,8 +261,8 @@ def test_inconsistent_comparisons_raise_before_anything_is_written(changes, mess
 
 @pytest.mark.usefixtures("without_figures")
 def test_measures_without_a_direction_get_no_arrow_and_no_bold(tmp_path):
-    table = [{"method": "plain", "samples": 1.0, "ece": 0.3}, {"method": "BAM", "samples": 32.0, "ece": 0.2}]
+    table = [{"method": "plain", "passes": 1.0, "ece": 0.3}, {"method": "BAM", "passes": 32.0, "ece": 0.2}]
     page = report(comparison(table=table), tmp_path).read_text(encoding="utf-8")
-    assert re.search(r"<th[^>]*>\s*samples\s*</th>", page)
+    assert re.search(r"<th[^>]*>\s*passes\s*</th>", page)
     assert "32.0" in page
     assert not re.search(r"<(b|strong)>\s*32\.0", page)

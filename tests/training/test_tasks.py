@@ -109,4 +109,4 @@ def test_regression(run, model_folder, tmp_path):
     mean, drawn = found["uncertainty"]["validation"]
     assert mean["pearson"] == pytest.approx(found["scores"]["validation"]["pearson"], abs=1e-4)
     assert drawn["crps"] > 0
-    assert drawn["samples"] == 2
+    assert drawn["passes"] == 2

@@ -40,7 +40,7 @@ def test_a_plain_model_samples_by_dropout(tokenizer, model, rows):
     assert len(found.comparison.labels) == 4  # rows with an empty text are not measured
     names = [row["method"] for row in found.table]
     assert names == ["plain", "MC dropout, 3 samples", "plain + temperature", "MC dropout, 3 samples + temperature"]
-    assert [row["samples"] for row in found.table] == [1, 3, 1, 3]
+    assert [row["passes"] for row in found.table] == [1, 3, 1, 3]
     predictors = make_predictors(TASK, hf_bam.patch(model), tokenizer, Recipe(num_samples=5, max_length=9))
     assert list(predictors) == ["mean attention", "BAM, 5 samples"]
     assert predictors["BAM, 5 samples"].settings.max_length == 9
@@ -95,7 +95,7 @@ def test_results_of_the_evaluation_are_measured_without_another_pass(tokenizer, 
     mean, drawn, *_ = found.table
     assert mean["nll"] == pytest.approx(log_loss([0, 1, 0], probabilities, labels=[0, 1]), rel=1e-5)
     assert mean["seconds"] == pytest.approx(done.seconds * 3 / 6)
-    assert (mean["samples"], drawn["samples"]) == (1, 3)
+    assert (mean["passes"], drawn["passes"]) == (1, 3)
     assert drawn["nll"] != mean["nll"]
     samplings.clear()
     again = measure_uncertainty(TASK, model, tokenizer, rows, recipe).table[0]
@@ -115,7 +115,7 @@ def test_numbers():
     errors = abs(samples.mean(axis=0) - targets)
     assert found["error_spearman"] == pytest.approx(spearmanr(samples.std(axis=0), errors).statistic)
     assert found["pearson"] == pytest.approx(np.corrcoef(samples.mean(axis=0), targets)[0, 1])
-    assert found["samples"] == 30
+    assert found["passes"] == 30
 
 
 def answer(texts, probabilities, null=float("nan"), odds=float("nan")):
@@ -177,7 +177,7 @@ def test_the_uncertainty_of_answers():
     assert found["ece"] == pytest.approx(np.mean([0.1, 0.2, 0.3, 0.6]))  # each has a bin of its own
     assert found["brier"] == pytest.approx(2 * brier_score_loss([1, 1, 0, 0], [0.9, 0.8, 0.3, 0.6]))
     assert found["pavpu"] == pytest.approx(np.mean([1, 0, 0.2, 0]))
-    assert found["samples"] == 4
+    assert found["passes"] == 4
 
 
 def test_right_answers_alone_and_single_samples_leave_measures_undefined():

@@ -64,7 +64,7 @@ def test_a_run_evaluates_texts_and_references(tmp_path, attention, kinds):
     rows = record["methods"]
     assert [row["method"] for row in rows] == [name for kind in kinds for name in (kind, f"{kind} + temperature")]
     single, _, sampled, _ = rows
-    assert (single["samples"], sampled["samples"]) == (1, 3)
+    assert (single["passes"], sampled["passes"]) == (1, 3)
     for row in rows[::2]:
         assert {"bleu", "aurc", "ood_auroc"} <= row.keys()
     if attention == "plain":

@@ -35,7 +35,7 @@ def test_a_run_evaluates_every_method(grid, data_folder, tmp_path, configuration
     for name, held_out in record["held_out"].items():
         assert held_out["nll + temperature"] <= held_out["nll"]
         (row,) = (row for row in record["methods"] if row["method"] == name)
-        assert row["samples"] == (1 if name in ("plain", "mean") else 3)
+        assert row["passes"] == (1 if name in ("plain", "mean") else 3)
         assert row["accuracy"] == row["score_accuracy"]
     for name, selection in record["selection"].items():
         losses = selection["losses"]
@@ -78,7 +78,7 @@ def test_held_out_rows_select_the_dropout_rate_of_a_regression(grid, tmp_path, c
     grid["tasks"]["custom"]["options"]["regression"] = True
     record = run(grid, tmp_path.parent, tmp_path / "out", configuration, seed=1)
     single, sampled = record["methods"]
-    assert (single["samples"], sampled["samples"]) == (1, 3)
+    assert (single["passes"], sampled["passes"]) == (1, 3)
     if configuration == "plain":
         selection = record["selection"]["MC dropout"]
         losses = selection["losses"]
