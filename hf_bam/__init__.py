@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .evaluation import plots as plots
     from .evaluation.comparison import compare
     from .evaluation.report import report
-    from .prediction import BamPredictor, Predictor, alignments
+    from .prediction import BamPredictor, Predictor, alignments, calibrate
 
 __version__ = "0.1.0"
 
@@ -32,6 +32,7 @@ __all__ = [
     "Predictor",
     "UnsupportedModelError",
     "alignments",
+    "calibrate",
     "compare",
     "from_pretrained",
     "get_config",
@@ -54,6 +55,7 @@ _LAZY_NAMES = {
     "BamPredictor": "prediction",
     "Predictor": "prediction",
     "alignments": "prediction",
+    "calibrate": "prediction",
     "compare": "evaluation.comparison",
     "report": "evaluation.report",
 }

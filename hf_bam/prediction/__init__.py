@@ -19,6 +19,7 @@ from .heads import (
     Token,
     Tokens,
 )
+from .posthoc import calibrate
 from .predictor import Predictor
 from .results import Novelty, Predictions, Uncertainty
 from .samplers import Bam, Dropout, Ensemble, Plain, Sampler
@@ -48,4 +49,5 @@ __all__ = [
     "Tokens",
     "Uncertainty",
     "alignments",
+    "calibrate",
 ]
