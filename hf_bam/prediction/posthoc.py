@@ -125,7 +125,11 @@ def candidates(model: PreTrainedModel, family: str, settings: Mapping[str, Any])
     depth = max(layer for site in find_sites(root_of(model)) for layer in site.layers) + 1
     layers = ("all", *(number for number in LAST_LAYERS if number < depth))
     grid = {"layers": layers, name: levels, **settings}
-    return {name: tuple(v) if isinstance(v, (list, tuple)) else (v,) for name, v in grid.items()}
+    for name, values in grid.items():
+        grid[name] = tuple(values) if isinstance(values, (list, tuple)) else (values,)
+        if not grid[name]:
+            raise ValueError(f"{name}={values!r} has no candidates; give at least one.")
+    return grid
 
 
 def combinations(model: PreTrainedModel, family: str, grid: Mapping[str, tuple[Any, ...]]) -> list[BamConfig]:
