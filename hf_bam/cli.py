@@ -18,6 +18,7 @@ Finetune a model with Bayesian attention, evaluate it and measure its uncertaint
   hf-bam squad --version 2.0 --output_dir out/squad2
   hf-bam translation --dataset language --source en --target qaa --recipe fast
   hf-bam graph --dataset cora --data_dir data/planetoid --variant gat wc
+  hf-bam evaluate --model_name_or_path out/mrpc/model --data my.csv --ood other.csv
 
 Commands: {commands}. `hf-bam COMMAND --help` lists the options of a command.
 """
@@ -44,12 +45,10 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> int:
 def start(command: str, argv: Sequence[str], prog: str) -> None:
     """Run the jobs of a command line."""
     from .training import run, run_all
-    from .training.arguments import GRAPH, parse
+    from .training.arguments import OWN, own_command, parse
 
-    if command == GRAPH:
-        from .training.graphs import command as graphs
-
-        graphs.start(argv, prog)
+    if command in OWN:
+        own_command(command).start(argv, prog)
         return
     request = parse(command, argv, prog)
     if len(request.jobs) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -79,7 +80,7 @@ class Comparison:
     alpha: float = 0.1
 
     def __str__(self) -> str:
-        return f"{tables.as_text(self.table)}\n\n{self.recommendation}"
+        return f"{tables.as_text(self.table)}\n\n{textwrap.fill(self.recommendation, tables.WIDTH)}"
 
     @cached_property
     def recommendation(self) -> str:
@@ -110,7 +111,7 @@ def compare(
         columns: of a dataset.
         ood: out-of-distribution inputs; uncertainty and novelty should be higher on them.
         held_out: further inputs and their labels, to which prediction sets are fitted. Without them the rows fall into
-            two halves, and the sets of one half are fitted to the other. A predictor after
+            two random halves, and the sets of one half are fitted to the other. A predictor after
             [`conformal`][hf_bam.prediction.Predictor.conformal] has its own.
         alpha: share of the prediction sets that may miss the label.
     """

@@ -61,16 +61,16 @@ class Fold:
 
 
 def folds(labels: Array, samples: Array, uniform: Array, held_out: tuple[Array, Array] | None) -> Iterator[Fold]:
-    """Yield all rows with the held-out labels and samples; or without them the even rows with the odd ones, and back.
+    """Yield all rows with the held-out labels and samples; or without them each of two random halves with the other.
 
-    Nothing is measured on the rows of its fit.
+    Nothing is measured on the rows of its fit. Data may be in any order, of their labels for instance.
     """
     if held_out is not None:
         random = np.random.default_rng(1).random(len(held_out[0]))
         yield Fold(np.ones(len(labels), dtype=bool), *held_out, random)
         return
-    even = np.arange(len(labels)) % 2 == 0
-    for half in (even, ~even):
+    first = np.random.default_rng(1).permutation(len(labels)) % 2 == 0
+    for half in (first, ~first):
         yield Fold(half, labels[~half], samples[:, ~half], uniform[~half])
 
 

@@ -74,6 +74,12 @@ class Custom(SentenceTask):
             (data.evaluation if known else data.test)["test"] = self._rows(test, names, labelled=known)
         return data
 
+    def read(self, file: Path, names: Sequence[str], labelled: bool = True) -> Dataset:
+        """Return the rows of one file; `names` are the classes, none of them for a regression."""
+        if file.suffix not in READERS:
+            raise DataError(f"{file}: expected a file that ends in {FORMATS}.")
+        return self._rows(self._read(file, labelled), names, labelled)
+
     def _read(self, file: Path, labelled: bool) -> list[Record]:
         columns = [*self.text_columns, self.label_column] if labelled else self.text_columns
         records = list(READERS[file.suffix](file, columns))

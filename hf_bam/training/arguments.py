@@ -7,6 +7,7 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,8 @@ SECOND = {
     "num_samples": "--samples",
 }
 """Second spellings of options."""
-GRAPH = "graph"
-"""Command of the runs on graphs."""
+OWN = {"graph": "graphs", "evaluate": "evaluate"}
+"""Commands with options of their own, and their subpackages."""
 SWITCH: dict[str, Any] = {"action": "store_true"}
 RUN: dict[str, dict[str, Any]] = {
     "model_name_or_path": {"metavar": "NAME"},
@@ -87,14 +88,14 @@ class Request:
 def commands() -> dict[str, tuple[str, ...]]:
     """Return the tasks of each command: one task of its name, or all tasks that name the command.
 
-    Graphs are no task: they have neither texts nor batches.
+    Graphs are no task: they have neither texts nor batches. An evaluation is of any task.
     """
     found: dict[str, tuple[str, ...]] = {}
     for name in TASKS:
         shared = task_class(name).command
         found |= {} if shared is None else {shared: (*found.get(shared, ()), name)}
         found |= {} if fixed_fields(name) else {name: (name,)}
-    return {**found, GRAPH: ()}
+    return {**found, **dict.fromkeys(OWN, ())}
 
 
 def parse(command: str, argv: Sequence[str], prog: str | None = None) -> Request:
@@ -156,6 +157,11 @@ def _run_options(run: Mapping[str, Any], name: str, jobs: int) -> dict[str, Any]
     return options
 
 
+def own_command(command: str) -> Any:
+    """Return the module of a command with options of its own."""
+    return import_module(f".{OWN[command]}.command", __package__)
+
+
 class HelpFormatter(argparse.HelpFormatter):
     """Help that names the value of an option once, after its last spelling."""
 
@@ -168,10 +174,9 @@ class HelpFormatter(argparse.HelpFormatter):
 
 def make_parser(command: str, prog: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of a command; the destination of an option is `group.field`."""
-    if command == GRAPH:
-        from .graphs import command as graphs
-
-        return graphs.make_parser(prog)
+    if command in OWN:
+        made: argparse.ArgumentParser = own_command(command).make_parser(prog)
+        return made
     parser = argparse.ArgumentParser(
         prog,
         usage="%(prog)s [options]",

@@ -13,7 +13,8 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..evaluation.comparison import Predicted
-from ..prediction import Plain, Predictor, Sampler
+from ..prediction import Calibration, Plain, Predictor, Sampler
+from ..prediction.calibration import NoveltyFit
 from ..tasks.base import Task
 from .recipe import Recipe
 
@@ -59,10 +60,11 @@ class Evaluator:
     tokenizer: PreTrainedTokenizerBase
     recipe: Recipe
     accelerator: Accelerator
+    novelty: NoveltyFit | None = None
 
     def predictor(self, model: PreTrainedModel) -> Predictor:
         """Return a deterministic predictor, which also predicts rows with an empty text."""
-        return make_predictor(
+        predictor = make_predictor(
             self.task,
             Plain(model),
             self.tokenizer,
@@ -72,6 +74,8 @@ class Evaluator:
             progress=None if self.accelerator.is_main_process else False,
             allow_empty=True,
         )
+        predictor.calibration = Calibration(novelty=self.novelty)
+        return predictor
 
     def evaluate(self, model: PreTrainedModel, rows: Dataset) -> Predicted:
         """Return the results of all rows."""

@@ -15,9 +15,9 @@ from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..evaluation import tables
-from ..evaluation.comparison import Predicted
 from ..tasks.base import Data, Task
 from . import publishing, randomness
+from .assessment import Assessment
 from .batching import padding
 from .building import build
 from .checkpoints import Checkpoints
@@ -28,9 +28,9 @@ from .identity import check_same, comparable, fingerprint
 from .logger import Log
 from .loop import Loop, make_accelerator
 from .recipe import bam_summary
-from .results import Result, Trained, score_rows, summary
+from .results import Result, Trained, summary
 from .settings import Job
-from .uncertainty import Uncertainty, measure_uncertainty
+from .uncertainty import Uncertainty
 
 
 def run(
@@ -116,8 +116,11 @@ class Run:
         if isinstance(model, PeftModel):
             on_main(partial(model.save_pretrained, self.folder / "adapter"))
             model = model.merge_and_unload()
-        scores = self.scores(model, data)
-        trained = Trained(model, tokenizer, data, self.uncertainty(model, tokenizer, data))
+        assessment = Assessment(self.evaluator, model, self.folder / "predictions", self.log)
+        scores, found = assessment.scores(data.evaluation, data.test), dict[str, Uncertainty]()
+        if self.recipe.num_samples:
+            found = assessment.uncertainty(data.evaluation, data.ood, members=self.members.load(model))
+        trained = Trained(model, tokenizer, data, found)
         tables_by_set = {name: found.table for name, found in trained.uncertainty.items()}
         result = Result(self.task.name, self.folder, scores, tables_by_set, about, trained)
         on_main(lambda: self.publish(result, trained, report, hub_model_id))
@@ -202,41 +205,6 @@ class Run:
                 f"{length:.0%} padding",
             ]
         )
-
-    def scores(self, model: PreTrainedModel, data: Data) -> dict[str, dict[str, float]]:
-        """Return the scores of all labelled sets; write prediction files of these and of the test sets."""
-        scores: dict[str, dict[str, float]] = {}
-        self.evaluated: dict[str, Predicted] = {}
-        for name, rows in {**data.evaluation, **data.test}.items():
-            evaluated = self.evaluator.evaluate(model, rows)
-            predictions = [self.task.prediction(result) for result in evaluated.results]
-            if name in data.evaluation:
-                self.evaluated[name] = evaluated
-                scores[name] = self.task.score(rows, predictions)
-            if self.main:
-                self.task.write(rows, predictions, name, self.folder / "predictions")
-        self.log(f"\n{tables.as_text(score_rows(scores))}")
-        return scores
-
-    def uncertainty(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: Data
-    ) -> dict[str, Uncertainty]:
-        """Measure the uncertainty on every labelled set; the deterministic results are those of the evaluation."""
-        found: dict[str, Uncertainty] = {}
-        members = self.members.load(model) if self.recipe.num_samples else []
-        for name, rows in data.evaluation.items() if self.recipe.num_samples else ():
-            found[name] = measure_uncertainty(
-                self.task,
-                model,
-                tokenizer,
-                rows,
-                self.recipe,
-                deterministic=self.evaluated[name],
-                members=members,
-                ood=data.ood.get(name),
-            )
-            self.log(f"\nUncertainty on {name}\n{tables.as_text(found[name].table)}")
-        return found
 
     def publish(self, result: Result, trained: Trained, report: bool, hub_model_id: str | None) -> None:
         """Write report, model and card, and last the results, which mark the run as finished."""

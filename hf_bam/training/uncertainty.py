@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .. import is_patched
+from ..evaluation import tables
 from ..evaluation.comparison import Comparison, Predicted, compare, predict
 from ..evaluation.temperature import with_temperatures
-from ..prediction import Bam, Dropout, Ensemble, Plain, Predictions, Predictor, Sampler
+from ..prediction import Bam, Calibration, Dropout, Ensemble, Plain, Predictions, Predictor, Sampler
+from ..prediction.calibration import NoveltyFit
 from ..tasks.base import Task
 from .evaluation import evenly, make_predictor
 from .recipe import Recipe
@@ -32,6 +35,14 @@ class Uncertainty:
     table: list[Row]
     comparison: Comparison | None = None
 
+    def __str__(self) -> str:
+        return tables.as_text(self.table) if self.comparison is None else str(self.comparison)
+
+    @property
+    def recommendation(self) -> str | None:
+        """Method to use, for classification."""
+        return None if self.comparison is None else self.comparison.recommendation
+
 
 def measure_uncertainty(
     task: Task,
@@ -43,6 +54,9 @@ def measure_uncertainty(
     deterministic: Predicted | None = None,
     members: Sequence[PreTrainedModel] = (),
     ood: Dataset | None = None,
+    held_out: Dataset | None = None,
+    novelty: NoveltyFit | None = None,
+    alpha: float = 0.1,
 ) -> Uncertainty:
     """Measure the deterministic model and its samples on the same rows, or on a subsample of them.
 
@@ -50,25 +64,44 @@ def measure_uncertainty(
         deterministic: results of the deterministic model for all rows; without them it predicts again.
         members: models of an ensemble, which is measured too.
         ood: out-of-distribution rows, for classification.
+        held_out: labelled rows to which temperatures and prediction sets are fitted, for classification; by default
+            one half of the rows serves the other.
+        novelty: fit of the novelty to the training set.
+        alpha: share of the prediction sets that may miss the label.
     """
     measured = measured_rows(task, rows, recipe)
-    methods: dict[str, Predictor | Predicted] = {**make_predictors(task, model, tokenizer, recipe, members)}
+    predictors = make_predictors(task, model, tokenizer, recipe, members)
+    for predictor in predictors.values():
+        predictor.calibration = Calibration(novelty=novelty)
+    methods: dict[str, Predictor | Predicted] = {**predictors}
     if deterministic is not None:
         methods[deterministic_name(model)] = deterministic.select(measured)
     rows = rows.select(measured)
     inputs, labels = task.inputs(rows), task.labels(rows)
     if labels is not None:
         others = None if ood is None else task.inputs(ood.select(measured_rows(task, ood, recipe)))
-        comparison = with_temperatures(compare(methods, inputs, labels, ood=others))
+        fitted = None if held_out is None else labelled(task, held_out)
+        comparison = with_temperatures(compare(methods, inputs, labels, ood=others, held_out=fitted, alpha=alpha))
         return Uncertainty(comparison.table, comparison)
     results = {name: Predictions(predict(method, inputs)[0]) for name, method in methods.items()}
     return Uncertainty([{"method": name, **task.measures(rows, own)} for name, own in results.items()])
 
 
-def measured_rows(task: Task, rows: Dataset, recipe: Recipe) -> list[int]:
-    """Return the indices of `uncertainty_rows` rows, evenly spaced, without empty texts, which predictors reject."""
+def labelled(task: Task, rows: Dataset) -> tuple[list[Any], list[Any]]:
+    """Return the inputs with a text, and their labels."""
+    rows = rows.select(filled_rows(task, rows))
+    return task.inputs(rows), task.labels(rows) or []
+
+
+def filled_rows(task: Task, rows: Dataset) -> list[int]:
+    """Return the indices of the rows without empty texts, which predictors reject."""
     texts = [(text,) if isinstance(text, str) else text for text in task.inputs(rows)]
-    found = [index for index, parts in enumerate(texts) if all(part.strip() for part in parts)]
+    return [index for index, parts in enumerate(texts) if all(part.strip() for part in parts)]
+
+
+def measured_rows(task: Task, rows: Dataset, recipe: Recipe) -> list[int]:
+    """Return the indices of `uncertainty_rows` rows, evenly spaced, without empty texts."""
+    found = filled_rows(task, rows)
     if recipe.uncertainty_rows is None or recipe.uncertainty_rows >= len(found):
         return found
     return [found[index] for index in evenly(len(found), recipe.uncertainty_rows)]

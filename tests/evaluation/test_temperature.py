@@ -8,7 +8,7 @@ from scipy.stats import entropy
 from sklearn.metrics import roc_auc_score
 
 from hf_bam.evaluation.comparison import Comparison, Outcome
-from hf_bam.evaluation.temperature import cross_fit, with_temperatures
+from hf_bam.evaluation.temperature import cross_fit, folds, with_temperatures
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +32,22 @@ def fitted(log_p, labels):
     return minimize_scalar(loss, bounds=(0.1, 100), method="bounded").x
 
 
+def half_of(rows):
+    """Return which rows are in the first half, from the rows that a fold measures."""
+    first, second = (
+        fold.rows for fold in folds(np.zeros(rows, dtype=int), np.ones((1, rows, 1)), np.zeros(rows), None)
+    )
+    assert np.array_equal(first, ~second)
+    assert first.sum() == (rows + 1) // 2
+    return first
+
+
 def test_temperatures_are_fitted_on_the_other_half(comparison):
     both = with_temperatures(comparison)
     assert list(both.outcomes) == ["plain", "plain + temperature"]
-    log_p, labels, even = np.log(comparison.outcomes["plain"].samples[0]), comparison.labels, np.arange(60) % 2 == 0
+    log_p, labels, first = np.log(comparison.outcomes["plain"].samples[0]), comparison.labels, half_of(60)
     scaled = both.outcomes["plain + temperature"].samples[0]
-    for half in (even, ~even):
+    for half in (first, ~first):
         expected = softmax(log_p[half] / fitted(log_p[~half], labels[~half]), axis=-1)
         np.testing.assert_allclose(scaled[half], expected, atol=1e-3)
     row = both.table[1]
@@ -102,10 +112,17 @@ def test_sets_have_the_coverage_that_is_asked_for(temperature, separate):
 
 def test_sets_of_a_half_do_not_depend_on_its_labels():
     labels, outcome = calibrated(100, 0)
-    changed = np.where(np.arange(100) % 2 == 0, (labels + 1) % 4, labels)
+    half = half_of(100)
+    changed = np.where(half, (labels + 1) % 4, labels)
     one, other = (cross_fit(own, outcome, 0.2, temperature=1.0).sets for own in (labels, changed))
-    assert np.array_equal(one[::2], other[::2])
-    assert not np.array_equal(one[1::2], other[1::2])
+    assert np.array_equal(one[half], other[half])
+    assert not np.array_equal(one[~half], other[~half])
+
+
+def test_rows_in_the_order_of_their_labels():
+    """Whatever the order, both halves have all labels."""
+    for labels in (np.arange(100) % 2, np.arange(100) // 50):
+        assert 0.3 < labels[half_of(100)].mean() < 0.7
 
 
 def test_too_few_rows_have_no_sets():
