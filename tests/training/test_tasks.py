@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import hf_bam
+from hf_bam.cli import main
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 SAMPLES = ["--consistency", 0.5, "--num_train_samples", 2]
@@ -23,9 +24,26 @@ def run(monkeypatch, tmp_path):
         with pytest.raises(SystemExit) as stop:
             runpy.run_path(path, run_name="__main__")
         assert stop.value.code == 0
-        return json.loads((tmp_path / "results.json").read_text()), tmp_path
+        found = json.loads((tmp_path / "results.json").read_text())
+        check_evaluation(tmp_path, found)
+        return found, tmp_path
 
     return start
+
+
+def check_evaluation(folder, found):
+    """Check that `hf-bam evaluate` measures the saved model as the run did, on the data of the run."""
+    options = ["--eval_limit", "12", "--no_report", "--output_dir", str(folder / "again")]
+    assert main(["evaluate", "--model_name_or_path", str(folder / "model"), *options]) == 0
+    sets = json.loads((folder / "again" / "comparison.json").read_text())["sets"]
+    assert {name: own["scores"] for name, own in sets.items()} == {
+        name: pytest.approx(own, abs=1e-4) for name, own in found["scores"].items()
+    }
+    for name, table in found["uncertainty"].items():
+        for row, again in zip(table, sets[name]["table"], strict=True):
+            assert row.keys() == again.keys()
+            for measure in row.keys() - {"method", "seconds"}:
+                assert again[measure] == (pytest.approx(row[measure], abs=1e-4) if row[measure] is not None else None)
 
 
 def question(number, answered=True):

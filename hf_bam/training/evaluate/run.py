@@ -54,6 +54,7 @@ def evaluate(
     accelerator, task = make_accelerator(job.recipe), job.make_task()
     log = log if accelerator.is_main_process else lambda text: None
     model, tokenizer = load_trained(job, task)
+    task = sources.reader(job, model) if job.task_name == "custom" else task
     rows = sources.load(job, task, evaluation, model)
     limit = min(job.recipe.max_length, longest(model, tokenizer))
     recipe = job.recipe.replace(uncertainty_rows=None, max_length=limit)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...fields import check_fields, setting
+from ...tasks.custom import FORMATS
 from ...tasks.readers import READERS
 from ..compatibility import present_settings
 from ..files import read_yaml
@@ -60,7 +61,7 @@ def make_job(model: str, evaluation: Evaluation, line: dict[str, Any]) -> Job:
     run = settings_of_run(model)
     named = line.get("task_name") or ("custom" if is_file(evaluation.data) else run.get("task_name"))
     if named is None:
-        raise ValueError("There are no data to evaluate on: give --data with a file, or --task_name.")
+        raise ValueError(f"There are no data to evaluate on: give --data with a file ({FORMATS}), or --task_name.")
     if named != run.get("task_name"):
         run = {name: value for name, value in run.items() if name not in ("task_name", "options", "data_dir")}
     usual = {"max_length": LONGEST, "options": COLUMNS if named == "custom" else {}}

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from ...prediction.heads import labels_of
 from ...tasks.base import Data, Task
 from ...tasks.classification import label_names
-from ...tasks.custom import Custom
+from ...tasks.custom import FORMATS, Custom
 from ..evaluation import subsample
 from ..settings import Job
 from .settings import COLUMNS, Evaluation, is_file
@@ -35,9 +35,9 @@ class Rows:
 
 def load(job: Job, task: Task, evaluation: Evaluation, model: PreTrainedModel) -> Rows:
     """Return all rows; raise `ValueError` for unknown sets, other classes than the model's, and malformed files."""
-    sources = evaluation.sources
     data: Data | None = None
-    if evaluation.data is None or not all(map(is_file, sources)):
+    has_sets = job.task_name != "custom" or job.data_dir is not None
+    if evaluation.data is None or (has_sets and not all(map(is_file, evaluation.sources))):
         data = task.load(None if job.data_dir is None else Path(job.data_dir))
     limit = job.eval_limit or job.limit
 
@@ -50,8 +50,8 @@ def load(job: Job, task: Task, evaluation: Evaluation, model: PreTrainedModel) -
             sets = {} if data is None else data.sets
             if source not in sets:
                 raise ValueError(
-                    f"{source!r} is neither a file with rows (.csv, .tsv, .json, .jsonl, .parquet) nor a set of "
-                    f"{task.name}; it has {', '.join(sets)}."
+                    f"{source!r} is neither a file with rows ({FORMATS}) nor a set of {task.name}; it has "
+                    f"{', '.join(sets) or 'none without --data_dir'}."
                 )
             found = sets[source]
         return aligned(task, found, model) if labelled else found
@@ -72,7 +72,7 @@ def load(job: Job, task: Task, evaluation: Evaluation, model: PreTrainedModel) -
 
 
 def reader(job: Job, model: PreTrainedModel) -> Custom:
-    """Return the task that reads files: the columns are those of the job if its task is custom."""
+    """Return the task custom, which reads files; the model tells whether labels are numbers."""
     options: dict[str, Any] = dict(job.options) if job.task_name == "custom" else dict(COLUMNS)
     return Custom(**{**options, "regression": model.config.num_labels == 1})
 
