@@ -82,10 +82,35 @@ class Comparison:
     def __str__(self) -> str:
         return f"{tables.as_text(self.table)}\n\n{textwrap.fill(self.recommendation, tables.WIDTH)}"
 
-    @cached_property
+    @property
+    def recommended(self) -> str:
+        """Method to use on these data."""
+        return self._recommended[0]
+
+    @property
     def recommendation(self) -> str:
         """Method to use on these data, and why; see [`recommend`][hf_bam.evaluation.recommendation.recommend]."""
+        return self._recommended[1]
+
+    @cached_property
+    def _recommended(self) -> tuple[str, str]:
         return recommend(self)
+
+    def predictions(self, method: str | None = None) -> list[dict[str, Any]]:
+        """Return the prediction of every input by a method, by default the recommended one, with its uncertainty."""
+        outcome, names = self.outcomes[method or self.recommended], self.label_names
+        columns: dict[str, list[Any]] = {
+            "text": self.texts,
+            "label": [names[index] for index in self.labels],
+            "prediction": [names[index] for index in outcome.mean.argmax(axis=-1)],
+            "probability": outcome.mean.max(axis=-1).tolist(),
+            "entropy": outcome.entropy.tolist(),
+        }
+        if outcome.novelty is not None:
+            columns["novelty"] = outcome.novelty.tolist()
+        if outcome.sets is not None:
+            columns["prediction_set"] = [[names[i] for i in own.nonzero()[0]] for own in outcome.sets]
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def held_out_samples(self, method: str) -> tuple[Array, Array] | None:
         """Return labels and samples of the held-out rows."""

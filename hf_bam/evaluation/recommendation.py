@@ -34,11 +34,11 @@ class Gain:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.3f} ({LEVEL:.0%} interval {self.low:.3f} to {self.high:.3f})".replace("%", " %")
+        return f"{self.value:.4f} ({100 * LEVEL:.0f} % interval {self.low:.4f} to {self.high:.4f})"
 
 
-def recommend(comparison: Comparison) -> str:
-    """Return which method to use on the data of a comparison, and why.
+def recommend(comparison: Comparison) -> tuple[str, str]:
+    """Return which method to use on the data of a comparison: its name, and some sentences with the reason.
 
     The cheapest method, by forward passes, is recommended unless another one is better. Methods are tried in the order
     of their passes, and at equal passes in the order of the table. A method replaces the one recommended so far if its
@@ -64,7 +64,7 @@ def recommend(comparison: Comparison) -> str:
             f"Its prediction sets contain the label of {100 * measures['set_coverage']:.1f} % of the inputs and have "
             f"{measures['set_size']:.2f} labels on average."
         )
-    return " ".join(sentences)
+    return names[best], " ".join(sentences)
 
 
 def choose(losses: Array) -> tuple[int, int, Sequence[Gain]]:
@@ -150,7 +150,7 @@ def _reason(label: Sequence[str], best: int, beaten: int, gains: Sequence[Gain],
             f"chance (paired bootstrap, {100 * LEVEL:.0f} %)."
         )
     better = [f"its {name} is lower by {own}" for name, own in zip(MEASURES, gains, strict=True) if own.low > ROUNDING]
-    rest = ", and no later one is better beyond chance" if best < len(label) - 1 else ""
+    rest = ", and no further method is better beyond chance" if best < len(label) - 1 else ""
     return f"Use {label[best]}: compared with {label[beaten]}, {' and '.join(better)}{rest}."
 
 

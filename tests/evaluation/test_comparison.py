@@ -158,3 +158,15 @@ def test_held_out_rows_fit_the_sets(predictors):
     assert predictors["plain"].calibration.sets is None
     with pytest.raises(ValueError, match=r"alpha=1\.5 is not valid"):
         compare(plain, TEXTS, LABELS, alpha=1.5)
+
+
+def test_predictions_of_one_method(predictors):
+    fitted = predictors["BAM"].fit(TEXTS, LABELS, false_alarms=0.3).conformal(TEXTS, LABELS, alpha=0.4)
+    found = compare({"plain": predictors["plain"], "BAM": fitted}, TEXTS, LABELS)
+    for row, result, text, label in zip(found.predictions("BAM"), fitted(TEXTS), TEXTS, LABELS, strict=True):
+        assert (row["text"], row["label"], row["prediction"]) == (text, f"LABEL_{label}", result.label)
+        expected = (result.probability, result.entropy, result.novelty.score)
+        assert (row["probability"], row["entropy"], row["novelty"]) == pytest.approx(expected, abs=1e-5)
+        assert set(row["prediction_set"]) == set(result.prediction_set)
+    assert found.predictions() == found.predictions(found.recommended)
+    assert "novelty" not in found.predictions("plain")[0]

@@ -32,7 +32,9 @@ def recommended(*args, **outcomes):
 
 
 def test_a_better_costly_method_is_recommended():
-    found = comparison(samples=outcome(2.0, 8), plain=outcome(1.0, seed=1)).recommendation
+    found = comparison(samples=outcome(2.0, 8), plain=outcome(1.0, seed=1))
+    assert found.recommended == "samples"
+    found = found.recommendation
     assert found.startswith("Use samples (8 passes): compared with plain (1 pass), its NLL is lower by 0.")
     assert "and its error rate is lower by 0." in found
 
@@ -60,7 +62,7 @@ def test_a_costly_method_has_to_beat_a_cheaper_better_one():
     assert recommended(costs, **methods) == ("scaled", "1")
     found = comparison(costs, **methods).recommendation
     assert "compared with plain (1 pass)" in found
-    assert "no later one is better beyond chance" in found
+    assert "no further method is better beyond chance" in found
     assert recommended(costs, **{**methods, "samples": outcome(4.0, seed=2)}) == ("samples", "8")
 
 
@@ -73,6 +75,7 @@ def test_a_lower_nll_with_more_errors_is_not_better():
 
 
 def test_one_method():
+    assert comparison(plain=outcome(1.0)).recommended == "plain"
     assert comparison(plain=outcome(1.0)).recommendation == "Use plain (1 pass), the only method."
 
 

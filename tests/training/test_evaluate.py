@@ -101,6 +101,9 @@ def test_own_files(model, files, tmp_path, capsys):
     assert own["recommendation"].startswith("Use ")
     assert own["recommendation"] in printed
     assert (tmp_path / "report" / "data" / "report.html").exists()
+    lines = (tmp_path / "predictions" / "data.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["text"] for line in lines] == texts
+    assert {"prediction", "probability", "entropy", "novelty", "prediction_set"} <= json.loads(lines[0]).keys()
     predictions = (tmp_path / "predictions" / "custom-data.tsv").read_text().splitlines()[1:]
     assert [line.split("\t")[1] for line in predictions] == [result.label for result in plain(texts)]
 

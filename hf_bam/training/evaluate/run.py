@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -123,4 +124,8 @@ def write(
     }
     about = {"model_name_or_path": job.model_name_or_path, "task_name": job.task_name, **asdict(evaluation)}
     pages = publishing.write_reports(found, output / "report") if report else []
+    for name, own in found.items():
+        if own.comparison is not None:
+            lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in own.comparison.predictions()]
+            (output / "predictions" / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
     return [write_json(output / FILE, {**about, "sets": sets}), output / "predictions", *pages]
