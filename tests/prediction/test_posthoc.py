@@ -236,6 +236,18 @@ def test_further_settings_are_candidates(model, tokenizer):
     assert table[3]["nll"] != table[4]["nll"]
 
 
+def test_a_bar_shows_the_progress(model, tokenizer, capsys):
+    shown = {}
+    for progress in (True, False):
+        options = {**ONE_SAMPLE, "progress": progress, "layers": "all", "k": (2.0, 1e6), "criterion": "accuracy"}
+        predictor = hf_bam.calibrate(copy.deepcopy(model), tokenizer, TEXTS[:20], TRUTH[:20], **options)
+        assert predictor.progress is progress
+        shown[progress] = capsys.readouterr().err
+    assert "0/3" in shown[True]
+    assert "setting/s" in shown[True]
+    assert shown[False] == ""
+
+
 def test_an_adapter(tokenizer):
     base = bert(vocab_size=len(tokenizer), num_labels=4, initializer_range=0.3).eval()
     model = get_peft_model(base, LoraConfig(target_modules=["query"], init_lora_weights=False, task_type="SEQ_CLS"))
