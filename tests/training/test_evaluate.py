@@ -148,6 +148,31 @@ def test_classes_of_the_model_in_another_order(tokenizer, files, tmp_path):
     assert len(found["sets"]["validation"]["table"]) == 2  # no samples
 
 
+def test_saved_novelty(model, files, tmp_path):
+    """The novelty that was saved with the model is used, unless there is a training set."""
+    rows = read(files["train"])
+    predictor = hf_bam.BamPredictor.from_pretrained(model, num_samples=2)
+    predictor.fit([row["text"] for row in rows], false_alarms=0.5).save_pretrained(tmp_path / "model")
+    options = {"data": files["data"], "ood": files["ood"], "samples": 2}
+    found = evaluate(tmp_path, "--no_report", model=tmp_path / "model", **options)["sets"]["data"]["table"]
+    known, other = (
+        predictor.ood_scores([row["text"] for row in read(files[key])])["novelty"] for key in ("data", "ood")
+    )
+    expected = roc_auc_score([0] * len(known) + [1] * len(other), [*known, *other])
+    assert found[0]["novelty_auroc"] == pytest.approx(expected)
+
+
+def test_sets_without_labels(model, files, tmp_path, capsys):
+    for name in ("train", "validation"):
+        write_rows(tmp_path / f"{name}.csv", read(files["data"]))
+    write_rows(tmp_path / "test.csv", [{"text": "good film"}])
+    options = {"model": model, "task_name": "custom", "data_dir": tmp_path, "samples": 1}
+    for changes in ({"data": "test"}, {"held_out": "test"}):
+        assert evaluate(tmp_path, **options, **changes) == 2
+        assert "The rows of test have no labels; choose a labelled set or file." in capsys.readouterr().err
+    assert evaluate(tmp_path, "--no_report", **options, ood="test")["sets"].keys() == {"validation"}
+
+
 def test_the_settings_of_the_run_are_defaults(tmp_path):
     (tmp_path / "model").mkdir()
     settings = {"task_name": "sentiment", "max_length": 64, "num_samples": 5, "limit": 3, "data_dir": "somewhere"}

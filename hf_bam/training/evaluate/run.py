@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.hub import cached_file
 
 from ...attention.interface import NAME
-from ...prediction import Predictor
+from ...prediction import Calibration, Predictor
+from ...prediction.calibration import FILE as CALIBRATION
 from ...prediction.calibration import NoveltyFit
 from ...prediction.defaults import longest
 from ...tasks.base import Task
@@ -62,7 +64,7 @@ def evaluate(
     evaluator, model = Evaluator(task, tokenizer, recipe, accelerator), model.to(accelerator.device)
     check_options(evaluator.predictor(model), evaluation)
     log(f"{job.model_name_or_path}: " + ", ".join(f"{len(own)} rows in {name}" for name, own in rows.labelled.items()))
-    evaluator.novelty = fit_novelty(evaluator, model, rows)
+    evaluator.novelty = fit_novelty(evaluator, model, rows, packaged(job.model_name_or_path))
     assessment = Assessment(evaluator, model, None if output is None else output / "predictions", log)
     scores = assessment.scores(rows.labelled, {})
     options = {"held_out": rows.held_out, "novelty": evaluator.novelty, "alpha": evaluation.alpha}
@@ -100,10 +102,16 @@ def check_options(predictor: Predictor, evaluation: Evaluation) -> None:
             raise ValueError(f"--{name} is for classification; this model has head={predictor.head_name!r}.")
 
 
-def fit_novelty(evaluator: Evaluator, model: PreTrainedModel, rows: sources.Rows) -> NoveltyFit | None:
-    """Return the fit to the training rows, if there are some; held-out rows give its rate of false alarms."""
+def fit_novelty(
+    evaluator: Evaluator, model: PreTrainedModel, rows: sources.Rows, name_or_path: str
+) -> NoveltyFit | None:
+    """Return the fit to the training rows, or the fit that is saved with the model; None if there is neither.
+
+    Held-out rows give the rate of false alarms.
+    """
     if rows.train is None:
-        return None
+        path = cached_file(name_or_path, CALIBRATION, _raise_exceptions_for_missing_entries=False)
+        return None if path is None else Calibration.read(Path(path).parent)[0].novelty
     held_out = None if rows.held_out is None else labelled(evaluator.task, rows.held_out)[0]
     inputs, labels = labelled(evaluator.task, rows.train)
     return evaluator.predictor(model).fit(inputs, labels, held_out=held_out).calibration.novelty

@@ -54,12 +54,12 @@ def load(job: Job, task: Task, evaluation: Evaluation, model: PreTrainedModel) -
                     f"{', '.join(sets) or 'none without --data_dir'}."
                 )
             found = sets[source]
-        return aligned(task, found, model) if labelled else found
+        return aligned(task, found, model, source) if labelled else found
 
     if evaluation.data is not None:
         chosen = {Path(evaluation.data).stem: rows(evaluation.data)}
     else:
-        chosen = {name: aligned(task, own, model) for name, own in data.evaluation.items()} if data else {}
+        chosen = {name: aligned(task, own, model, name) for name, own in data.evaluation.items()} if data else {}
     labelled = {name: subsample(own, limit) for name, own in chosen.items() if own is not None}
     others = rows(evaluation.ood, labelled=False)
     ood = dict.fromkeys(labelled, others) if others is not None else data.ood if data else {}
@@ -89,10 +89,13 @@ def is_unnamed(names: list[str]) -> bool:
     return names == [f"LABEL_{index}" for index in range(len(names))]
 
 
-def aligned(task: Task, rows: Dataset, model: PreTrainedModel) -> Dataset:
+def aligned(task: Task, rows: Dataset, model: PreTrainedModel, source: str) -> Dataset:
     """Return rows whose labels are indices of the model's classes; rows of other tasks stay as they are."""
-    if task.labels(rows) is None:
+    labels = task.labels(rows)
+    if labels is None:
         return rows
+    if None in labels:
+        raise ValueError(f"The rows of {source} have no labels; choose a labelled set or file.")
     names, own = label_names(rows), labels_of(model)
     if names == own or (is_unnamed(own) and len(names) == len(own)):
         return rows
