@@ -25,8 +25,8 @@ from .results import Array
 from .samplers import Plain
 
 LEVELS: dict[str, tuple[str, tuple[float, ...]]] = {
-    "weibull": ("k", (10.0, 5.0, 2.0, 1.0, 0.5)),
-    "lognormal": ("sigma", (0.13, 0.26, 0.64, 1.28, 2.57)),
+    "weibull": ("k", (5.0, 2.0, 1.0, 0.5, 0.25)),
+    "lognormal": ("sigma", (0.26, 0.64, 1.28, 2.57, 5.13)),
     "multinomial": ("counts", (256, 64, 16, 4, 1)),
 }
 """Families that work without training: the setting for the level of their noise, and candidates, least noise first.

@@ -7,11 +7,12 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from scipy.optimize import minimize, minimize_scalar
-from scipy.stats import norm
+from scipy.stats import norm, weibull_min
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 import hf_bam
 from hf_bam.prediction import BamPredictor, Plain, Predictor
+from hf_bam.prediction.posthoc import LEVELS
 
 from ..models import bert
 from .trained import LABELS, scores, sentences, train
@@ -218,10 +219,15 @@ def test_an_error_leaves_the_model_plain(model, finetuned, tokenizer, monkeypatc
 def test_the_default_grid_fits_the_depth_of_the_model(model, finetuned_regressor, tokenizer):
     table = hf_bam.calibrate(model, tokenizer, TEXTS[:20], TRUTH[:20], num_samples=1, progress=False).table
     assert [row["layers"] for row in table] == [None, *["all"] * 5, *[1] * 5]
-    assert [row["k"] for row in table[1:6]] == [10.0, 5.0, 2.0, 1.0, 0.5]
+    assert [row["k"] for row in table[1:6]] == [5.0, 2.0, 1.0, 0.5, 0.25]
     one = copy.deepcopy(finetuned_regressor)
     table = hf_bam.calibrate(one, tokenizer, TEXTS[:20], TRUTH[:20], num_samples=1, progress=False).table
     assert {row["layers"] for row in table} == {None, "all"}
+
+
+def test_default_levels_of_both_noises_on_scores_are_equally_wide():
+    widths = [np.log(weibull_min(k).rvs(20_000, random_state=0)).std() for k in LEVELS["weibull"][1]]
+    assert LEVELS["lognormal"][1] == pytest.approx(widths, rel=0.02)
 
 
 def test_further_settings_are_candidates(model, tokenizer):
