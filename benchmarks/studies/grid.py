@@ -31,12 +31,16 @@ class Evaluation:
         ood: arguments of `ood.read`; None: no out-of-distribution inputs.
         teacher_forcing: also evaluate the probabilities of the tokens of the references.
         pilot: evaluate on held-out rows only.
+        suite: "methods", the samplers of a trained model, or "uncertainty", everything else that can be done, too.
+        shift: labelled sets of other distributions, for the suite "uncertainty".
     """
 
     evaluation_set: str | None = None
     ood: dict | None = None
     teacher_forcing: bool = False
     pilot: bool = False
+    suite: str = "methods"
+    shift: list[str] | None = None
 
 
 EVALUATION = [field.name for field in fields(Evaluation)]

@@ -5,7 +5,9 @@ A noise level is a dropout rate, or the shape k of Weibull noise. A method witho
 
 import copy
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import hf_bam
@@ -21,12 +23,13 @@ SAMPLES_FOR_SELECTION = 8
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained model, with its task and the settings of its run."""
+    """A trained model, with its task, the settings of its run, and the folders of an ensemble out of the same run."""
 
     job: Job
     task: Any
     model: Any
     tokenizer: Any
+    members: Sequence[Path] = ()
 
     def predictor(self, sampler, **options):
         """Return a predictor with the settings of the task and the recipe; `options` take precedence."""

@@ -16,7 +16,7 @@ from hf_bam.training.files import write_json
 from hf_bam.training.run import Run
 from hf_bam.training.settings import resolve
 
-from . import classification, ood, other_tasks
+from . import classification, ood, other_tasks, uncertainty
 from .grid import split
 from .methods import Trained, methods
 from .objective import objective
@@ -35,7 +35,8 @@ def main(folder, settings):
     model, tokenizer = run.task.build(str(folder / "model"), data)
     if job.attention == "bam":
         hf_bam.load(model, folder / "model")
-    trained = Trained(job, run.task, model, tokenizer)
+    members = [folder / "ensemble" / f"step-{step:08d}" for step in result.about.get("members", ())]
+    trained = Trained(job, run.task, model, tokenizer, members)
     sets = ["holdout"] if evaluation.pilot else result.scores
     record = {"scores": {name: result.scores[name] for name in sets}, "steps": result.about["steps"]}
     with torch.autocast("cpu", torch.bfloat16, enabled=job.recipe.precision == "bf16"):
@@ -56,6 +57,8 @@ def training_cost(folder, result):
 
 def evaluate(trained, data, evaluation):
     """Evaluate the methods and return their entries of the record; pilot runs only have held-out rows."""
+    if evaluation.suite == "uncertainty":
+        return uncertainty.evaluate(trained, data, evaluation)
     name = evaluation.evaluation_set or next(name for name in data.evaluation if name != "holdout")
     rows, held_out = data.evaluation[name], data.evaluation.get("holdout", next(iter(data.evaluation.values())))
     is_classification = trained.task.labels(rows) is not None
