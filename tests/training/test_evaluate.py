@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertForQuestionAnswering
 
 import hf_bam
 from hf_bam.cli import main
@@ -254,6 +254,13 @@ def test_a_regression(tokenizer, tmp_path, capsys):
     assert found["table"][0]["rmse"] == found["scores"]["rmse"]
     assert evaluate(tmp_path, "--overwrite_output_dir", model=folder, data=data, ood=data) == 2
     assert "--ood is for classification; this model has head='regression'." in capsys.readouterr().err
+
+
+def test_files_of_other_tasks(tokenizer, files, tmp_path, capsys):
+    made = BertForQuestionAnswering(bert(vocab_size=len(tokenizer), num_labels=2).config)
+    options = {"task_name": "squad", "data": files["data"]}
+    assert evaluate(tmp_path, model=save(made, tokenizer, tmp_path / "model"), **options) == 2
+    assert "is a file with texts and labels; squad-1.1 reads its files in --data_dir." in capsys.readouterr().err
 
 
 def test_nothing_is_written_without_a_folder(model, files, tmp_path, monkeypatch, capsys):

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from ...prediction.heads import labels_of
 from ...tasks.base import Data, Task
-from ...tasks.classification import label_names
+from ...tasks.classification import SentenceTask, label_names
 from ...tasks.custom import FORMATS, Custom
 from ..evaluation import subsample
 from ..settings import Job
@@ -45,6 +45,10 @@ def load(job: Job, task: Task, evaluation: Evaluation, model: PreTrainedModel) -
         if source is None:
             return None
         if is_file(source):
+            if not isinstance(task, SentenceTask):
+                raise ValueError(
+                    f"{source} is a file with texts and labels; {task.name} reads its files in --data_dir."
+                )
             found = reader(job, model).read(Path(source), class_names(model), labelled)
         else:
             sets = {} if data is None else data.sets
@@ -54,21 +58,17 @@ def load(job: Job, task: Task, evaluation: Evaluation, model: PreTrainedModel) -
                     f"{', '.join(sets) or 'none without --data_dir'}."
                 )
             found = sets[source]
-        return aligned(task, found, model, source) if labelled else found
+        return subsample(aligned(task, found, model, source) if labelled else found, limit)
 
     if evaluation.data is not None:
         chosen = {Path(evaluation.data).stem: rows(evaluation.data)}
     else:
-        chosen = {name: aligned(task, own, model, name) for name, own in data.evaluation.items()} if data else {}
-    labelled = {name: subsample(own, limit) for name, own in chosen.items() if own is not None}
-    others = rows(evaluation.ood, labelled=False)
-    ood = dict.fromkeys(labelled, others) if others is not None else data.ood if data else {}
-    return Rows(
-        labelled,
-        {name: subsample(own, limit) for name, own in ood.items() if own is not None},
-        rows(evaluation.held_out),
-        rows(evaluation.train),
-    )
+        chosen = {name: rows(name) for name in data.evaluation} if data else {}
+    labelled = {name: own for name, own in chosen.items() if own is not None}
+    ood = {name: subsample(own, limit) for name, own in data.ood.items()} if data else {}
+    if (others := rows(evaluation.ood, labelled=False)) is not None:
+        ood = dict.fromkeys(labelled, others)
+    return Rows(labelled, ood, rows(evaluation.held_out), rows(evaluation.train))
 
 
 def reader(job: Job, model: PreTrainedModel) -> Custom:
