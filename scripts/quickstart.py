@@ -1,4 +1,4 @@
-"""Finetune a packaged BERT on movie reviews with plain and with Bayesian attention, and compare their uncertainty.
+"""Finetune a packaged BERT on movie reviews with plain and with Bayesian attention, compare both, and use the better.
 
 scripts/quickstart                            # creates its environment and runs this file; about five minutes
 scripts/quickstart --max_steps 400 --k 0.5    # more steps and more noise; takes the options of `hf-bam sentiment`
@@ -11,7 +11,7 @@ from hf_bam.cli import guarded
 from hf_bam.training.arguments import parse
 from hf_bam.training.showcase import show
 
-LIMITS = ["--max_steps", "100", "--eval_limit", "200", "--uncertainty_rows", "150", "--num_samples", "16"]
+LIMITS = ["--max_steps", "120", "--eval_limit", "300", "--uncertainty_rows", "300", "--num_samples", "16"]
 
 
 def main(argv):

@@ -100,7 +100,7 @@ def evaluate(trained, data, evaluation):
             )
     record = {"methods": rows, "temperatures": temperatures, "rows": {k: len(own) for k, own in parts.inputs.items()}}
     if "ood" in parts.inputs:
-        record["scores"] = {
+        record["ood_scores"] = {
             name: metrics.ood_auroc(scores["test"][name], scores["ood"][name]) for name in scores["test"]
         }
     if trained.job.task_name == "clinc150" and trained.job.seed < FEW_SEEDS:

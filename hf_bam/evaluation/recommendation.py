@@ -51,7 +51,7 @@ def recommend(comparison: Comparison) -> tuple[str, str]:
     """
     passes = {str(row["method"]): float(row.get("passes", 1)) for row in comparison.table}
     names = sorted(comparison.outcomes, key=lambda name: passes.get(name, 1))
-    losses = np.stack([_losses(comparison.labels, comparison.outcomes[name]) for name in names])  # (M, 2, B)
+    losses = np.stack([losses_of(comparison.labels, comparison.outcomes[name]) for name in names])  # (M, 2, B)
     best, beaten, gains = choose(losses)
     label = [f"{name} ({_passes(passes.get(name, 1))})" for name in names]
     sentences = [_reason(label, best, beaten, gains, len(comparison.labels))]
@@ -134,7 +134,7 @@ def _placements(known: Array, unknown: Array) -> tuple[Array, Array]:
     return 1 - below(known, unknown), below(unknown, known)
 
 
-def _losses(labels: Array, outcome: Outcome) -> Array:
+def losses_of(labels: Array, outcome: Outcome) -> Array:
     """Return the negative log-likelihood and the error of each row, (2, B)."""
     mean = outcome.mean
     likelihood = mean[np.arange(len(labels)), labels].clip(min=SMALLEST)

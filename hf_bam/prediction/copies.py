@@ -18,7 +18,7 @@ HOOKS = ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks
 
 
 def shared_copy(model: Model) -> Model:
-    """Return a copy of the modules of a model, with flags and hooks of their own; parameters and buffers are shared."""
+    """Return a copy of the modules of a model with flags and hooks of their own; parameters and buffers are shared."""
     copies: dict[int, nn.Module] = {}
     return _shared_copy(model, copies)
 

@@ -1,14 +1,14 @@
-"""Comparison of plain finetuning and Bayesian attention on sentences with human ratings."""
+"""Plain finetuning and Bayesian attention on movie reviews: comparison, and use of the recommended method."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..evaluation import metrics, tables
+from ..evaluation import showcase, tables
 from ..evaluation.comparison import Comparison, compare
-from ..evaluation.temperature import with_temperatures
+from ..evaluation.temperature import SUFFIX, with_temperatures
 from ..prediction import Predictor
 from ..tasks.base import Data, Task
 from .evaluation import subsample
@@ -20,18 +20,71 @@ from .uncertainty import make_predictors
 IN_DOMAIN = ("validation", "test")
 """Sets of the training domain; the others are out-of-distribution."""
 EXAMPLES = ("A film of rare beauty.", "Two hours that I will not get back.", "Well, it exists.", "So bad it is good.")
+RISK = 0.1
+"""Error rate of answered sentences that abstention keeps."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Sentences of the showcase: the training set, held-out ones, those of the table, and those of other domains."""
+
+    training: tuple[list[str], list[int]]
+    held_out: tuple[list[str], list[int]]
+    test: tuple[list[str], list[int]]
+    others: dict[str, list[str]]
+
+    @classmethod
+    def of_data(cls, task: Task, data: Data, limit: int | None) -> Texts:
+        """Return the sentences of all sets, at most `limit` of each but the training set."""
+        sets = {name: subsample(rows, limit) for name, rows in data.evaluation.items()}
+        training, held_out, test = (
+            (list(task.inputs(rows)), list(task.labels(rows) or ()))
+            for rows in (data.train, *(sets[name] for name in IN_DOMAIN))
+        )
+        others = {name: list(task.inputs(rows)) for name, rows in sets.items() if name not in IN_DOMAIN}
+        return cls(training, held_out, test, others)
 
 
 def show(job: Job, output: Path, examples: Sequence[str] = EXAMPLES, log: Log = print) -> Comparison:
-    """Finetune with plain and with Bayesian attention, and compare the uncertainty of both.
+    """Finetune with plain and with Bayesian attention, compare both, and show what the recommended method can do.
 
-    The table has measures of calibration, of error detection and of out-of-distribution detection, and the correlation
-    of the uncertainty with the disagreement of the people who rated the sentences.
+    Temperatures, prediction sets, abstention and the recommendation come from held-out sentences, novelty from the
+    training set. The rows of the table are used for nothing else.
 
     Args:
         job: of the task sentiment; its `attention` is not used.
         examples: sentences whose predictions are shown.
     """
+    predictors, texts = train_both(job, output, log)
+    for predictor in predictors.values():
+        predictor.fit(*texts.training, held_out=texts.held_out[0])
+    ood = [text for own in texts.others.values() for text in own]
+    comparison = with_temperatures(compare(predictors, *texts.test, ood=ood, held_out=texts.held_out))
+    log(f"\n--- all methods on the same {len(comparison.labels)} sentences of the test set ---")
+    log(f"{tables.as_text(showcase.method_rows(comparison))}\n\n{showcase.against(comparison, 'plain')}")
+    assert comparison.held_out is not None
+    chosen = with_temperatures(comparison.held_out).recommended
+    log(f"\n--- {chosen}, recommended by the {len(texts.held_out[0])} held-out sentences ---")
+    predictor = predictors[chosen.removesuffix(SUFFIX)]
+    if chosen.endswith(SUFFIX):
+        predictor = predictor.calibrated(*texts.held_out)
+    predictor.conformal(*texts.held_out)
+    try:
+        predictor.abstain(*texts.held_out, risk=RISK)
+    except ValueError as error:  # too few held-out sentences, or a model that is wrong too often
+        log(f"\nNo abstention: {error}")
+    results = predictor(texts.test[0])
+    log(showcase.about_sets(texts.test, results, predictor.label_names))
+    log(showcase.about_novelty(results, {name: (own, predictor(own)) for name, own in texts.others.items()}))
+    log(showcase.about_abstention(texts.test[1], results))
+    log("\nExamples")
+    for text, result in zip(examples, predictor(list(examples)), strict=True):
+        log(showcase.about_result(text, result))
+    return comparison
+
+
+def train_both(job: Job, output: Path, log: Log) -> tuple[dict[str, Predictor], Texts]:
+    """Return deterministic predictors and such that sample, of a plain and of a Bayesian model, and the sentences."""
     task, predictors = job.make_task(), dict[str, Predictor]()
     for attention in ("plain", "bam"):
         log(f"\n--- {'Bayesian attention' if attention == 'bam' else 'plain finetuning'} ---")
@@ -39,27 +92,5 @@ def show(job: Job, output: Path, examples: Sequence[str] = EXAMPLES, log: Log = 
         trained = run(one, output / attention, overwrite_output_dir=True, log=log).trained
         assert trained is not None
         predictors |= make_predictors(task, trained.model, trained.tokenizer, job.recipe)
-        data = trained.data
-    comparison = compare_methods(job, predictors, task, data)
-    number = len(comparison.labels)
-    log(f"\n--- uncertainty on {number} sentences of the test set ---\n{tables.as_text(comparison.table)}\n")
-    log("disagreement: rank correlation of uncertainty with the spread of the people's ratings")
-    log("ood_auroc: how well uncertainty separates sentences of other domains from those of the training domain\n")
-    *_, sampling = predictors.values()
-    for text, result in zip(examples, sampling(list(examples)), strict=True):
-        log(f"{result.label}  {result.probability:.2f} ± {result.std:.2f}  entropy {result.entropy:.2f}  {text}")
-    return comparison
-
-
-def compare_methods(job: Job, predictors: dict[str, Predictor], task: Task, data: Data) -> Comparison:
-    """Compare all methods on the test set, with sentences of other domains as out-of-distribution inputs."""
-    rows = subsample(data.evaluation["test"], job.recipe.uncertainty_rows)
-    others = {name: own for name, own in data.evaluation.items() if name not in IN_DOMAIN}
-    ood = [text for own in others.values() for text in task.inputs(subsample(own, len(rows) // len(others)))]
-    labels = task.labels(rows)
-    assert labels is not None
-    comparison = with_temperatures(compare(predictors, task.inputs(rows), labels, ood=ood))
-    for row in comparison.table:
-        entropy = metrics.predictive_entropy(comparison.outcomes[str(row["method"])].samples)
-        row["disagreement"] = metrics.spearman(rows["disagreement"], entropy)
-    return comparison
+        texts = Texts.of_data(task, trained.data, job.recipe.uncertainty_rows)
+    return predictors, texts
