@@ -53,9 +53,8 @@ class AlignmentFamily(Family):
         """Whether training goes through alternatives of an alignment one by one."""
         return False
 
-    @property
-    def has_expectation(self) -> bool:
-        """Whether a prediction without sampling is the mean over the alignments."""
+    def has_expectation(self, trained: bool = False) -> bool:
+        """Return whether a prediction without sampling is the mean over the alignments, before or after training."""
         return False
 
     @property

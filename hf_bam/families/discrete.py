@@ -21,21 +21,21 @@ class DiscreteFamily(AlignmentFamily):
 
     top_k: int | None = setting(None, least=1)
     """Enumerate the K most probable positions only, renormalised, in training and at test time. none: all."""
-    test_time: str = setting("soft", choices=("soft", "expectation"))
+    test_time: str = setting("auto", choices=("auto", "soft", "expectation"))
     """Prediction without sampling: `"soft"`, by soft attention, as the plain model; `"expectation"`, the mean
-    probability over the alignments."""
+    probability over the alignments; `"auto"`, soft until the first optimizer step, and the expectation from then on
+    where alignments can be enumerated."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.top_k is not None and not self.enumerates and not self.has_expectation:
+        if self.top_k is not None and not self.enumerates and self.test_time == "soft":
             raise ValueError(
                 f"BamConfig.top_k={self.top_k} has no effect where neither training nor test_time={self.test_time!r} "
                 "enumerates alignments; leave it out, or use test_time='expectation'."
             )
 
-    @property
-    def has_expectation(self) -> bool:
-        return self.test_time == "expectation"
+    def has_expectation(self, trained: bool = False) -> bool:
+        return self.test_time == "expectation" or (self.test_time == "auto" and trained)
 
     def kl_terms(self, log_p: Tensor, log_q: Tensor) -> Iterator[AlignmentKl]:
         yield AlignmentKl(categorical_kl(log_q, log_p))

@@ -16,6 +16,7 @@ from ..attention.frame import Frame
 from ..families import Alignment, AlignmentFamily
 from ..families.record import Choice
 from ..objective.alignment import differentiable_mixture, log_likelihood, marginal, mixture, token_mean
+from . import steps
 from .architectures import MASKS_TARGET, NO_CACHE
 from .placement import target_embeddings
 from .state import Patch
@@ -42,7 +43,9 @@ def begin(patch: Patch, frame: Frame, inputs: dict[str, Any]) -> dict[str, Any] 
     if model.training:
         return begin_training(patch, frame, inputs, Alignment(labels, embed, given=inputs))
     one_sample = frame.sampling is not None
-    if not (patch.feeds_back and family.has_alternatives if one_sample else family.has_expectation):
+    trained = bool(steps.step_of(patch.root) > 0)
+    wanted = patch.feeds_back and family.has_alternatives if one_sample else family.has_expectation(trained)
+    if not patch.has_alternatives or not wanted:
         return None
     frame.alignment = Alignment(embed=embed, one_sample=one_sample, given=inputs)
     return without_labels(patch, model, inputs)
