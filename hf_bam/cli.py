@@ -17,6 +17,7 @@ Finetune a model with Bayesian attention, evaluate it and measure its uncertaint
   hf-bam glue --task_name mrpc --model_name_or_path albert-base-v2 --output_dir out/mrpc
   hf-bam squad --version 2.0 --output_dir out/squad2
   hf-bam translation --dataset language --source en --target qaa --recipe fast
+  hf-bam graph --dataset cora --data_dir data/planetoid --variant gat wc
 
 Commands: {commands}. `hf-bam COMMAND --help` lists the options of a command.
 """
@@ -43,8 +44,13 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> int:
 def start(command: str, argv: Sequence[str], prog: str) -> None:
     """Run the jobs of a command line."""
     from .training import run, run_all
-    from .training.arguments import parse
+    from .training.arguments import GRAPH, parse
 
+    if command == GRAPH:
+        from .training.graphs import command as graphs
+
+        graphs.start(argv, prog)
+        return
     request = parse(command, argv, prog)
     if len(request.jobs) == 1:
         run(request.jobs[0], request.output, **request.options)

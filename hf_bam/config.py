@@ -26,8 +26,8 @@ class BamConfig:
     """
 
     family: str = setting("weibull", choices=FAMILIES)
-    """Kind of stochastic attention: noise on the weights, `"weibull"` or `"lognormal"`, or a latent alignment,
-    `"categorical"`."""
+    """Kind of stochastic attention: noise on the scores, `"weibull"` or `"lognormal"`; relative frequencies of keys
+    that are drawn from the soft attention, `"multinomial"`; or a latent alignment, `"categorical"`."""
     kl_weight: float = setting(1e-4, least=0)
     """Weight of the KL in the loss, once annealing is over. The KL pulls the attention towards the prior in proportion
     to `kl_weight * beta`. The default of latent alignments is 1, the bound itself."""
@@ -76,7 +76,8 @@ class BamConfig:
 
         `"BAM-WC"`, `"BAM-WF"`, `"BAM-LC"`, `"BAM-LF"`, `"BAM-NOKL"` are the paper's variants with our defaults;
         `"cola"`, `"sts-b"`, `"sst-2"`, `"mnli"`, `"qnli"`, `"qqp"`, `"rte"`, `"mrpc"`, `"squad-1.1"` and
-        `"squad-2.0"` are the paper's own values for these tasks.
+        `"squad-2.0"` are the paper's own values for these tasks; `"cora-wc"`, `"cora-wf"`, `"cora-lc"`, `"cora-lf"`,
+        `"cora-nokl"` and the same of `citeseer` and `pubmed` those for these graphs.
         """
         if str(name).lower() not in PRESETS:
             raise ValueError(f"preset={name!r} is not known; choose one of {', '.join(PRESETS)}.")

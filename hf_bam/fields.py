@@ -88,7 +88,7 @@ def check_fields(settings: Any, owner: str | None = None) -> None:
 def checked(item: dataclasses.Field[Any], value: Any, owner: str = "") -> Any:
     """Return the value as the field keeps it, or raise an error that names the field, the value and what it may be."""
     types = type_name(item).split(" | ")
-    if value == "none" and "None" in types and "str" not in types:
+    if isinstance(value, str) and value == "none" and "None" in types and "str" not in types:
         value = None
     if not _fits(item, value, types):
         prefix = f"{owner}." if owner else ""
@@ -111,7 +111,7 @@ def wanted(item: dataclasses.Field[Any]) -> str:
         return "one of " + ", ".join(map(repr, item.metadata[CHOICES]))
     limits = item.metadata.get(RANGE, "")
     names = [name for name in type_name(item).split(" | ") if name in KINDS]
-    return " or ".join(KINDS[name][1] + (str(limits) if name in ("int", "float") else "") for name in names)
+    return ", or ".join(KINDS[name][1] + (str(limits) if name in ("int", "float") else "") for name in names)
 
 
 def from_fields(cls: type[Settings], values: Mapping[str, Any]) -> Settings:

@@ -14,8 +14,8 @@ from hf_bam.fields import describe
 @pytest.mark.parametrize(
     ("field", "value", "choices"),
     [
-        ("family", "gauss", "'weibull', 'lognormal'"),
-        ("family", ["weibull"], "'weibull', 'lognormal'"),
+        ("family", "gauss", "'weibull', 'lognormal', 'multinomial'"),
+        ("family", ["weibull"], "'weibull', 'lognormal', 'multinomial'"),
         ("prior", None, "'contextual', 'fixed', 'none'"),
         ("noise", "row", "'entry', 'key'"),
         ("prior_shape", "beta", "'beta*psi', 'psi'"),
@@ -63,18 +63,22 @@ COMMON = {
     "annealing_rate": 0.1,
     "layers": [0, -1],
     "attention": "cross",
-    "noise": "key",
-    "prior": "fixed",
-    "d_mid": 7,
 }
+SCORES = {"noise": "key", "prior": "fixed", "d_mid": 7}
+ALIGNMENT = {"objective": "hard", "d_inference": 7}
 
 
 @pytest.mark.parametrize(
     "settings",
     [
-        {"family": "weibull", "k": 2, "beta": 3, "prior_shape": "psi", "alpha": 0.5},
-        {"family": "lognormal", "sigma": 0.5, "sigma_prior": 2},
+        {"family": "weibull", **SCORES, "k": 2, "beta": 3, "prior_shape": "psi", "alpha": 0.5},
+        {"family": "lognormal", **SCORES, "sigma": 0.5, "sigma_prior": 2, "prior_location": "median"},
+        {"family": "multinomial", "counts": 3},
+        {"family": "categorical", **ALIGNMENT, "top_k": 3, "test_time": "expectation", "estimator": "score"},
+        {"family": "gumbel", **ALIGNMENT, "top_k": 3, "test_time": "expectation", "temperature": 0.1},
+        {"family": "dirichlet", **ALIGNMENT, "concentration": 2},
     ],
+    ids=FAMILIES,
 )
 def test_json_round_trip_of_every_field(settings):
     config, default = BamConfig(**COMMON, **settings), BamConfig(family=settings["family"])
@@ -127,11 +131,9 @@ def test_options_are_the_common_fields_and_those_of_every_family():
     found = option_fields()
     own = {name for family in FAMILIES for name in BamConfig(family=family).to_dict()}
     assert found.keys() == own
-    assert (found["k"][0], found["sigma"][0], found["kl_weight"][0]) == (
-        FAMILIES["weibull"],
-        FAMILIES["lognormal"],
-        BamConfig,
-    )
+    owners = {"k": FAMILIES["weibull"], "sigma": FAMILIES["lognormal"], "counts": FAMILIES["multinomial"]}
+    assert {name: found[name][0] for name in owners} == owners
+    assert found["kl_weight"][0] is BamConfig
     assert all(describe(cls)[name] for name, (cls, _) in found.items())
 
 

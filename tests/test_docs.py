@@ -4,11 +4,11 @@ import ast
 import re
 from importlib import import_module
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 import yaml
 
+from hf_bam.config import setting_names
 from hf_bam.families import FAMILIES
 from hf_bam.training.arguments import commands, make_parser
 
@@ -34,9 +34,8 @@ def blocks(page, language):
 def test_snippets_run(page, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "snippet"}
-    with patch.dict(FAMILIES):  # a page may register a family
-        for code in blocks(page, "python"):
-            exec(compile(code, str(page), "exec"), namespace)
+    for code in blocks(page, "python"):
+        exec(compile(code, str(page), "exec"), namespace)
     printed = capsys.readouterr().out
     if expected := blocks(page, "text"):
         assert NUMBER.sub("#", printed) == NUMBER.sub("#", expected[0])
@@ -117,3 +116,13 @@ def test_concepts_quote_the_forward_as_it_is():
     (quoted,) = blocks(DOCS / "concepts" / "attention.md", "py")
     source = [line.strip() for line in read(ROOT / "hf_bam" / "attention" / "forward.py").splitlines()]
     assert [line for line in quoted.splitlines() if line not in source] == []
+
+
+def test_the_page_on_families_quotes_the_file_as_it_is():
+    (quoted,) = blocks(DOCS / "contributing" / "family.md", "py")
+    assert quoted == read(ROOT / "hf_bam" / "families" / "multinomial.py")
+
+
+def test_the_table_of_settings_has_every_family():
+    rows = re.findall(r"^\| `(\w+)` \| (`\w+`(?:, `\w+`)*) \|$", read(DOCS / "howto" / "settings.md"), re.MULTILINE)
+    assert {name: re.findall(r"\w+", own) for name, own in rows} == {name: setting_names(name) for name in FAMILIES}

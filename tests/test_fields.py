@@ -47,7 +47,7 @@ class Example(Base):
         ("rate", True, "a number above 0, 1 at most"),
         ("count", 0, "a whole number, 1 or above"),
         ("count", 2.0, "a whole number, 1 or above"),
-        ("limit", "all", "a whole number, 1 or above or none"),
+        ("limit", "all", "a whole number, 1 or above, or none"),
         ("kind", "z", "one of 'x', 'y'"),
         ("kind", ["x"], "one of 'x', 'y'"),
         ("flag", "false", "true or false"),

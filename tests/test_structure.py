@@ -13,6 +13,7 @@ ORDER = (
     ("families",),
     ("config",),
     ("attention",),
+    ("graph",),
     ("patching",),
     ("evaluation",),
     ("prediction",),

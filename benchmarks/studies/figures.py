@@ -31,9 +31,8 @@ def uncertainty(rows):
     tasks = list(rows.groupby("task", sort=False))
     with styled():
         figure = Figure(figsize=(9, 4.6), layout="constrained")
-        for axes, (measure, title) in zip(
-            figure.subplots(1, len(MEASURES), sharey=True), MEASURES.items(), strict=True
-        ):
+        columns = figure.subplots(1, len(MEASURES), sharey=True)
+        for axes, (measure, title) in zip(columns, MEASURES.items(), strict=True):
             for color, (task, own) in zip(PALETTE, tasks, strict=False):
                 found = differences(own, measure)
                 points = [(found[name][0], row - 0.2) for row, name in enumerate(names) if name in found]

@@ -2,7 +2,7 @@
 
 from ..storage import RESULTS, read, read_lines
 from . import figures as plots
-from . import tables
+from . import graph_tables, tables
 from .ensemble import ensembles
 from .frames import method_rows, score_rows
 
@@ -34,6 +34,7 @@ def pages():
     return {
         "results.md": {"headline": tables.headline_table(records, scores)},
         "results-tables.md": details,
+        "graphs.md": graph_tables.parts(read_lines(RESULTS / "graphs.jsonl")),
         "howto/settings.md": {"prior": tables.prior_table(read("prior")["rows"])},
     }
 

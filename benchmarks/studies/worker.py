@@ -30,6 +30,7 @@ def main(folder, settings):
     job = resolve(training)
     run = Run(replace(job, recipe=job.recipe.replace(num_samples=0)), folder, (), print)
     result = run.go(resume=True, report=False, hub_model_id=None)
+    cost = training_cost(folder, result)
     data = run.load()
     model, tokenizer = run.task.build(str(folder / "model"), data)
     if job.attention == "bam":
@@ -37,9 +38,10 @@ def main(folder, settings):
     trained = Trained(job, run.task, model, tokenizer)
     sets = ["holdout"] if evaluation.pilot else result.scores
     record = {"scores": {name: result.scores[name] for name in sets}, "steps": result.about["steps"]}
-    record |= training_cost(folder, result)
     with torch.autocast("cpu", torch.bfloat16, enabled=job.recipe.precision == "bf16"):
-        record |= evaluate(trained, data, evaluation)
+        record |= cost | evaluate(trained, data, evaluation)
+    if job.attention == "bam" and job.seed == SEED_OF_EXTRAS and "held_out" in record and not evaluation.pilot:
+        record["objective"] = list(objective(trained, data.train))
     write_json(folder / "record.json", record)
 
 
@@ -55,21 +57,17 @@ def training_cost(folder, result):
 def evaluate(trained, data, evaluation):
     """Evaluate the methods and return their entries of the record; pilot runs only have held-out rows."""
     name = evaluation.evaluation_set or next(name for name in data.evaluation if name != "holdout")
-    extra = trained.job.seed == SEED_OF_EXTRAS
     rows, held_out = data.evaluation[name], data.evaluation.get("holdout", next(iter(data.evaluation.values())))
     is_classification = trained.task.labels(rows) is not None
-    samplers = methods(trained.model, extra=extra and is_classification)
+    samplers = methods(trained.model, extra=is_classification and trained.job.seed == SEED_OF_EXTRAS)
     if evaluation.pilot:
         return classification.pilot(trained, samplers, held_out) if is_classification else {}
     inputs = ood.read(evaluation.ood, trained.task, data, trained.job.data_dir)
     rows = ood.remove(trained.task, rows, inputs)
     inputs = inputs[: trained.job.recipe.uncertainty_rows] or None
-    if not is_classification:
-        return other_tasks.evaluate(trained, samplers, rows, held_out, inputs, evaluation.teacher_forcing)
-    record = classification.evaluate(trained, samplers, rows, held_out, inputs)
-    if extra and trained.job.attention == "bam":
-        record["objective"] = list(objective(trained, data.train))
-    return record
+    if is_classification:
+        return classification.evaluate(trained, samplers, rows, held_out, inputs)
+    return other_tasks.evaluate(trained, samplers, rows, held_out, inputs, evaluation.teacher_forcing)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,9 @@ class AttentionCall:
     Attributes:
         layer: Bayesian layer of the module; None where nothing is sampled.
         use: number of earlier uses of the module in the same forward pass.
-        query, key, value: (B, H, T, D), (B, H, S, D) and (B, H, S, D_v).
+        query: (B, H, T, D).
+        key: (B, H, S, D).
+        value: (B, H, S, D_v).
         scale: factor of the scores.
         dropout: rate of the dropout of the weights.
         position_bias: (B or 1, H, T, at least S), added to the scores; it may be learned.
@@ -91,11 +93,24 @@ class AttentionCall:
         batch, _, queries, keys = self.mask.shape
         return self.layer.noise_seed((batch, queries, keys), self.use, self.query.device, self.first_query)
 
-    def uniform(self, count: int, *, per_head: bool = True, per_query: bool = True, stream: int = 0) -> Tensor:
+    def uniform(
+        self,
+        count: int,
+        *,
+        per_head: bool = True,
+        per_query: bool = True,
+        first: int | None = None,
+        stream: int = 0,
+    ) -> Tensor:
         """Return uniform random numbers in (0, 1), (B, H or 1, T or 1, count); 1 where heads or queries share them.
 
         They are a function of the seed, the position and `stream`. Compiled code that trains draws them from the
         global generator, which the compiler knows how to restore.
+
+        Args:
+            first: index of the first number, where numbers are no property of keys (draws, features). None: one number
+                for each key, a function of its position in the text.
+            stream: other whole numbers give other random numbers.
         """
         batch, heads, queries, _ = self.mask.shape
         shape = (batch, heads if per_head else 1, queries if per_query else 1)
@@ -103,5 +118,7 @@ class AttentionCall:
         if self.layer is not None and self.layer.training and torch.compiler.is_compiling():
             return global_uniform((*shape, count), device=device)
         seed = self.seed() if per_query else self.seed().for_keys()
+        if first is not None:
+            seed = replace(seed, first_key=torch.full((batch,), first, device=device))
         seed = replace(seed, call=(seed.call + stream * STREAM) % 2**63) if stream else seed
         return uniform(random_bits(seed.row_keys(*shape, device), count))

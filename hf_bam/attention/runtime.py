@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -86,6 +87,12 @@ class Runtime:
     @kl_loss.setter
     def kl_loss(self, kl_loss: Tensor | None) -> None:
         self._local.kl_loss = kl_loss
+
+    @property
+    def edge_calls(self) -> dict[int, Any]:
+        """Calls of graph layers between their softmax and their messages, by the number of the layer."""
+        calls: dict[int, Any] = self._local.__dict__.setdefault("edge_calls", {})
+        return calls
 
     @property
     def meter(self) -> Meter:

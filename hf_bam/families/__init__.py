@@ -9,6 +9,7 @@ from .categorical import CategoricalFamily
 from .dirichlet import DirichletFamily
 from .gumbel import GumbelFamily
 from .lognormal import Lognormal, LognormalFamily
+from .multinomial import MultinomialFamily
 from .record import Alignment
 from .scores import Posterior, ScoreFamily
 from .weibull import Weibull, WeibullFamily
@@ -16,6 +17,7 @@ from .weibull import Weibull, WeibullFamily
 FAMILIES: dict[str, type[Family]] = {
     "weibull": WeibullFamily,
     "lognormal": LognormalFamily,
+    "multinomial": MultinomialFamily,
     "categorical": CategoricalFamily,
     "gumbel": GumbelFamily,
     "dirichlet": DirichletFamily,
@@ -35,6 +37,7 @@ __all__ = [
     "Lognormal",
     "LognormalFamily",
     "Mask",
+    "MultinomialFamily",
     "Posterior",
     "ScoreFamily",
     "Stage",

@@ -60,10 +60,21 @@ class Call(Protocol):
     def query_mask(self, required: bool = False) -> Tensor | None:
         """Return the queries that are not padding, (B, T); None: all."""
 
-    def uniform(self, count: int, *, per_head: bool = True, per_query: bool = True, stream: int = 0) -> Tensor:
+    def uniform(
+        self,
+        count: int,
+        *,
+        per_head: bool = True,
+        per_query: bool = True,
+        first: int | None = None,
+        stream: int = 0,
+    ) -> Tensor:
         """Return uniform random numbers in (0, 1), (B, H or 1, T or 1, count); 1 where heads or queries share them.
 
-        Other whole numbers for `stream` give other numbers.
+        Args:
+            first: index of the first number, where numbers are no property of keys (draws, features). None: one number
+                for each key, a function of its position in the text.
+            stream: other whole numbers give other random numbers.
         """
 
 

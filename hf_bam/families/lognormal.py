@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..fields import setting
 from ..objective import register_kl
-from ..priors import LognormalPrior
+from ..priors import LognormalPrior, MedianLognormalPrior
 from .scores import Posterior, ScoreFamily
 
 
@@ -31,9 +31,19 @@ def _kl(q: Lognormal, p: LognormalPrior, log_mean: Tensor, log_psi: Tensor) -> T
 
     log(s2/s1) + (s1^2 + (m1-m2)^2) / (2 s2^2) - 1/2
     """
-    shift = log_mean - log_psi + (p.sigma_prior**2 - q.sigma**2) / 2
-    constant = math.log(p.sigma_prior / q.sigma) - 0.5
-    return constant + (q.sigma**2 + shift.square()) / (2 * p.sigma_prior**2)
+    return _normal_kl(q.sigma, p.sigma_prior, log_mean - log_psi + (p.sigma_prior**2 - q.sigma**2) / 2)
+
+
+@register_kl(Lognormal, MedianLognormalPrior)
+def _kl_median(q: Lognormal, p: MedianLognormalPrior, log_mean: Tensor, log_psi: Tensor) -> Tensor:
+    """KL(Lognormal || Lognormal) to a prior with a given median."""
+    return _normal_kl(q.sigma, p.sigma_prior, log_mean - log_psi - q.sigma**2 / 2)
+
+
+def _normal_kl(sigma: float, sigma_prior: float, shift: Tensor) -> Tensor:
+    """Return the KL of two normal distributions whose means differ by `shift`."""
+    constant = math.log(sigma_prior / sigma) - 0.5
+    return constant + (sigma**2 + shift.square()) / (2 * sigma_prior**2)
 
 
 @dataclass(frozen=True)
@@ -44,11 +54,14 @@ class LognormalFamily(ScoreFamily):
     """Standard deviation of the log weights; the default is as wide as the Weibull's `k=1`."""
     sigma_prior: float = setting(1.0, above=0)
     """Standard deviation of the prior's log weights."""
+    prior_location: str = setting("mean", choices=("mean", "median"))
+    """What Psi is for the prior: its `"mean"`, or its `"median"`, with which a large `sigma_prior` makes it flat."""
 
     @property
     def posterior(self) -> Lognormal:
         return Lognormal(self.sigma)
 
     @property
-    def prior_distribution(self) -> LognormalPrior:
-        return LognormalPrior(self.sigma_prior)
+    def prior_distribution(self) -> LognormalPrior | MedianLognormalPrior:
+        kind = LognormalPrior if self.prior_location == "mean" else MedianLognormalPrior
+        return kind(self.sigma_prior)

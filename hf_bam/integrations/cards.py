@@ -47,6 +47,7 @@ def model_card(
     license: str | None = None,  # noqa: A002 (the Hub's word)
     language: str | list[str] | None = None,
     training: Mapping[str, Any] | None = None,
+    calibration: Mapping[str, Any] | None = None,
 ) -> ModelCard:
     """Return a model card for the Hub. Sections for which nothing is given are left out.
 
@@ -63,6 +64,7 @@ def model_card(
         license: name of the licence on the Hub. None: that of the base model's card, if it is available.
         language: codes of two or three letters.
         training: training arguments by name.
+        calibration: what was fitted for a predictor that is uploaded with the model, by name: `predictor.describe()`.
     """
     if base_model is not None and not os.path.isdir(base_model) and not _is_name(base_model):
         raise ValueError(f"base_model={base_model!r} is neither a folder nor a name that a model can have on the Hub.")
@@ -90,6 +92,8 @@ def model_card(
         "report": report,
         "figures": {_text(Path(figure).stem): f"figures/{quote(Path(figure).name)}" for figure in figures},
         "training": _table("setting", training or {}),
+        "calibration": _table("fit", calibration or {}),
+        "has_predictor": calibration is not None,
     }
     return ModelCard(_template().render(content, header=data.to_yaml(), data=data))
 
@@ -131,7 +135,7 @@ def _listed(name: str, metrics: Mapping[str, float], dataset: str | None, task: 
 
 def _example(root: PreTrainedModel) -> str | None:
     """Return inputs of a `BamPredictor` as Python code; None for models that it does not support."""
-    from ..prediction.predictor import head_of
+    from ..prediction.defaults import head_of
 
     try:
         head = head_of(root)

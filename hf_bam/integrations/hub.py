@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import huggingface_hub
 import transformers
@@ -19,9 +19,12 @@ from transformers.utils import ADAPTER_CONFIG_NAME, logging
 from transformers.utils.hub import cached_file
 
 from .. import models
-from ..patching.state import patch_of
+from ..patching.state import base_model, patch_of
 from .cards import model_card
 from .serialization import SavedBam, apply, find, read
+
+if TYPE_CHECKING:
+    from ..prediction import Predictor
 
 logger = logging.get_logger("transformers.hf_bam")
 _no_warning: ContextVar[bool] = ContextVar("hf_bam_no_warning", default=False)
@@ -107,6 +110,7 @@ def push_to_hub(
     repo_id: str,
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
+    predictor: Predictor | None = None,
     card: ModelCard | str | None = None,
     figures: Sequence[str | os.PathLike[str]] = (),
     private: bool | None = None,
@@ -124,6 +128,7 @@ def push_to_hub(
         model: a patched model, or a PEFT model around one.
         repo_id: created if it does not exist.
         tokenizer: uploaded with the model.
+        predictor: a predictor of the model, whose tokenizer and calibration are uploaded with it.
         card: text of the card; by default that of the repository, if it has one, or else the result of
             [`model_card`][hf_bam.integrations.cards.model_card].
         figures: image files of the card, uploaded to `figures/`.
@@ -135,15 +140,17 @@ def push_to_hub(
         The address of the commit.
     """
     patch_of(model)
+    base_model(model)
     repo_id = huggingface_hub.create_repo(repo_id, private=private, token=token, exist_ok=True).repo_id
     if revision is not None and not revision.startswith("refs/"):
         huggingface_hub.create_branch(repo_id, branch=revision, token=token, exist_ok=True)
     if card is None:
-        card = _own_card(repo_id, token) or model_card(model, repo_id=repo_id)
+        fitted = None if predictor is None else predictor.describe()
+        card = _own_card(repo_id, token) or model_card(model, repo_id=repo_id, calibration=fitted)
     card = ModelCard(str(card))
     card.data["tags"] = list(dict.fromkeys([*(card.data.get("tags") or []), *tags]))
     with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder, max_shard_size=max_shard_size)
+        (predictor or model).save_pretrained(folder, max_shard_size=max_shard_size)
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
         for figure in figures:

@@ -48,8 +48,7 @@ class BamPipeline(Pipeline):
 
     def postprocess(self, model_outputs: dict[str, Any]) -> dict[str, Any]:
         fields = dataclasses.asdict(model_outputs["result"])
-        fields.pop("samples")
-        return fields
+        return {name: value for name, value in fields.items() if name != "samples" and value is not None}
 
 
 class BamTokenPipeline(BamPipeline):

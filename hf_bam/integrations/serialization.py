@@ -21,7 +21,7 @@ from transformers.utils.hub import cached_file
 
 from ..config import BamConfig
 from ..patching import get_config, patch
-from ..patching.state import bam_modules, base_model, patch_of
+from ..patching.state import bam_modules, patch_of, root_of
 from ..patching.steps import BUFFER, step_of
 
 FILE = "bam.safetensors"
@@ -61,7 +61,7 @@ def write(model: nn.Module, tensors: Mapping[str, Tensor], directory: Path) -> P
         "format": "pt",
         "bam_format": str(FORMAT),
         "bam_config": json.dumps(get_config(model).to_dict()),
-        "architecture": type(base_model(model)).__name__.removeprefix("FSDP"),
+        "architecture": type(root_of(model)).__name__.removeprefix("FSDP"),
     }
     unfinished = directory / f".{FILE}.{os.getpid()}"
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, unfinished, metadata)
@@ -78,7 +78,7 @@ def state_tensors(model: nn.Module) -> dict[str, Tensor]:
 def targets(model: nn.Module) -> dict[str, Tensor]:
     """Return the tensors that patching added, by their names in the model without PEFT's wrappers."""
     found = {BUFFER: step_of(patch_of(model).root)}
-    for path, layer in bam_modules(base_model(model)):
+    for path, layer in bam_modules(root_of(model)):
         for child, network in layer.named_children():
             for name, tensor in _trained(network).state_dict(keep_vars=True).items():
                 found[f"{path}.{child}.{name}"] = tensor
@@ -116,7 +116,7 @@ def load(model: Model, name_or_path: str | os.PathLike[str], **hub: Any) -> Mode
     """Apply a saved `bam.safetensors` to a base model, in place: patch it with the settings and load the prior.
 
     Args:
-        model: a transformers model, or a PEFT model around one, of the shape that was saved.
+        model: a transformers model, a PEFT model around one, or a graph model, of the shape that was saved.
         name_or_path: a folder or a repository of the Hub.
         hub: `revision`, `token`, `cache_dir`, ... as for `from_pretrained`.
     """
@@ -127,7 +127,7 @@ def apply(model: Model, saved: SavedBam) -> Model:
     """Patch a model with saved settings, copy the saved tensors into it and return it.
 
     Args:
-        model: a transformers model, or a PEFT model around one, of the shape that was saved.
+        model: a transformers model, a PEFT model around one, or a graph model, of the shape that was saved.
         saved: content of a file, see `read`.
     """
     patch(model, saved.config)
@@ -142,11 +142,11 @@ def copy_tensors(model: nn.Module, saved: SavedBam) -> None:
     conversely.
     """
     own = targets(model)
-    tensors = _with_prefix_of(own, saved.tensors, f"{base_model(model).base_model_prefix}.")
+    tensors = _with_prefix_of(own, saved.tensors, f"{getattr(root_of(model), 'base_model_prefix', '')}.")
     wrong = sorted({*own} ^ {*tensors} | {name for name in {*own} & {*tensors} if not _fits(tensors[name], own[name])})
     if wrong:
         raise ValueError(
-            f"{saved.source} does not fit this {type(base_model(model)).__name__}: {len(wrong)} tensors are "
+            f"{saved.source} does not fit this {type(root_of(model)).__name__}: {len(wrong)} tensors are "
             f"missing, left over or of another shape or type, {wrong[0]} the first of them. It was saved from a model "
             "of another shape or with other settings."
         )

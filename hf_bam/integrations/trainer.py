@@ -1,4 +1,4 @@
-"""Integration with transformers' `Trainer`: a callback, and wrappers of its methods.
+"""Integration with transformers' `Trainer`: a callback, a loss over several samples, and wrappers of its methods.
 
 The wrappers take the wrapped method first; see [`install`][hf_bam.integrations.install.install].
 """
@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, TrainerCallback, TrainerControl, Train
 from ..patching import backward, set_step
 from ..patching.state import find_patches, patch_of
 from . import serialization
+from .samples import SampleLoss
 
 Method = Callable[..., Any]
 
@@ -31,6 +32,48 @@ class BamCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         set_step(kwargs["model"], state.global_step)
+
+
+class SamplingTrainerMixin:
+    """Part of a `Trainer` whose loss has several samples of each batch, for patched models and for dropout.
+
+    `class SamplingTrainer(SamplingTrainerMixin, Trainer): ...` has two more arguments, and so has a subclass of
+    `Seq2SeqTrainer`. Samples go through the model in one forward pass over an expanded batch. Evaluation is not
+    changed.
+
+    Args:
+        consistency: weight of the symmetric KL between the predictions of two samples of the same batch.
+        num_train_samples: samples per example, M, in the bound ``-log mean_m p(y | x, W_m)``.
+    """
+
+    def __init__(self, *args: Any, consistency: float = 0.0, num_train_samples: int = 1, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        trainer: Any = self
+        self.samples = SampleLoss(trainer.model, consistency, num_train_samples)
+        if self.samples.copies == 1:
+            return
+        theirs = {"label_smoothing_factor": trainer.label_smoother, "compute_loss_func": trainer.compute_loss_func}
+        for name in (name for name, loss in theirs.items() if loss is not None):
+            raise ValueError(
+                f"{name} and consistency={consistency} or num_train_samples={num_train_samples} cannot be combined: "
+                "each has a loss of its own."
+            )
+        trainer.model_accepts_loss_kwargs = False  # the loss is a mean, to be divided by the accumulation steps
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, **kwargs: Any
+    ) -> Tensor | tuple[Tensor, Any]:
+        """Return the loss over several samples, with the KL of the attention once."""
+        if self.samples.copies == 1 or not model.training:
+            parent: Any = super()
+            return parent.compute_loss(model, inputs, return_outputs, **kwargs)
+        outputs = model(**self.samples.expand(inputs))
+        terms = self.samples.terms(outputs, inputs)
+        loss = terms.task_loss + self.samples.consistency * terms.consistency
+        for patch in find_patches(model) if self.samples.consistency else ():
+            patch.runtime.meter.add(consistency=terms.consistency)
+        loss = loss + outputs.kl_loss if "kl_loss" in outputs else loss
+        return (loss, outputs) if return_outputs else loss
 
 
 def load_from_checkpoint(method: Method, trainer: Any, directory: str, model: nn.Module | None = None) -> None:

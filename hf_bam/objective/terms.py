@@ -28,7 +28,7 @@ class LossTerm(ABC):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether training without the term would lose a gradient."""
+        """True if training without the term would lose a gradient."""
         return True
 
     @classmethod

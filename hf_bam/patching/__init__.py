@@ -1,6 +1,6 @@
-"""Patching: Bayesian attention is put into a transformers model and taken out again; hooks around its forward.
+"""Patching: Bayesian attention is put into a model and taken out again; hooks around its forward.
 
-May import `attention`, `config`, `objective` and transformers. What is specific to an architecture is in
+May import `attention`, `graph`, `config`, `objective` and transformers. What is specific to an architecture is in
 `architectures`.
 """
 
@@ -18,11 +18,12 @@ from ..attention.interface import NAME, NAMES, WITH_MASK
 from ..attention.layer import BamLayer
 from ..attention.sampling import Sampling
 from ..config import BamConfig
+from ..graph import convolution
 from . import alternatives, expansion, hooks, steps
 from .architectures import READOUTS, SHARES_PREFIX
-from .discovery import Site, UnsupportedModelError, find_sites, stochastic_uses
+from .discovery import Site, UnsupportedModelError, check_graph_settings, find_sites, stochastic_uses
 from .placement import classifies, has_alternatives, inference_network
-from .state import ATTRIBUTE, Patch, base_model, find_patches, patch_of
+from .state import ATTRIBUTE, Patch, find_patches, patch_of, root_of
 
 __all__ = ["UnsupportedModelError", "get_config", "is_patched", "kl_loss", "patch", "sampling", "set_step", "unpatch"]
 
@@ -35,22 +36,26 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Model:
-    """Turn the attention of a transformers model into Bayesian attention, in place.
+    """Turn the attention of a transformers model, or of a PyTorch Geometric model, into Bayesian attention, in place.
 
     In training mode attention is sampled and the loss includes the KL; in evaluation mode the model computes what it
     computed before, unless [`sampling`][hf_bam.sampling] is on. A model that is patched already gets the new settings;
     its prior network is kept when it has the same form.
 
     Args:
-        model: a transformers model, or a PEFT model around one.
+        model: a transformers model, or a PEFT model around one; or a model with `GATConv` or `GATv2Conv` layers of
+            PyTorch Geometric.
         config: the settings; [`BamConfig()`][hf_bam.BamConfig] by default.
         settings: fields of `BamConfig`, instead of `config` or on top of it.
 
     Returns:
         The same model.
     """
-    root = base_model(model)
+    root = root_of(model)
     config = BamConfig.from_dict(settings) if config is None else config.replace(**settings)
+    is_graph = not isinstance(root, PreTrainedModel)
+    if is_graph:
+        check_graph_settings(config)
     sites = find_sites(root)
     uses = stochastic_uses(sites, config)
     follows = has_alternatives(root, sites, uses, config)
@@ -62,22 +67,28 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
                 "unpatch that one first."
             )
     state = patches[0] if patches else Patch(root, config)
-    state.has_alternatives, state.classifier = follows, classifies(root)
-    state.feeds_back = root.config.model_type in READOUTS and bool(root.config.input_feeding)
+    state.has_alternatives, state.classifier = follows, not is_graph and classifies(root)
+    model_config: Any = getattr(root, "config", None)  # graph models have none
+    recurrent = getattr(model_config, "model_type", None) in READOUTS
+    state.feeds_back = recurrent and bool(model_config.input_feeding)
     layers = [_build_layer(i, *place, state, config) for i, place in enumerate(zip(sites, uses, strict=True))]
-    _set_implementation(state, sites)
+    if not is_graph:
+        _set_implementation(state, sites)
     if not patches:
         _switch_on(state)
     state.config = config
     for site, layer in zip(sites, layers, strict=True):
         site.module.bam = layer
+        if is_graph:
+            convolution.install(site.module)
     for handle in (*state.expansions, *state.alternatives):
         handle.remove()
-    shares_prefix = root.config.model_type in SHARES_PREFIX
+    shares_prefix = isinstance(root, PreTrainedModel) and root.config.model_type in SHARES_PREFIX
     state.expansions = expansion.install(root, state.runtime) if shares_prefix else []
     state.alternatives = alternatives.install(state)
     for inner in _models(root):
-        keep_out_of_plain_weights(inner)
+        if isinstance(inner, PreTrainedModel):
+            keep_out_of_plain_weights(inner)
     return model
 
 
@@ -106,11 +117,12 @@ def _form(network: nn.Module) -> tuple[type, list[torch.Size]]:
 
 
 def _set_implementation(state: Patch, sites: list[Site]) -> None:
+    root: Any = state.root
     if not state.implementations:
-        configs: list[Any] = [m.config for m in (*_models(state.root), *(site.module for site in sites))]
+        configs: list[Any] = [m.config for m in (*_models(root), *(site.module for site in sites))]
         state.implementations = [(c, c._attn_implementation) for c in {id(c): c for c in configs}.values()]
-    state.root.set_attn_implementation(NAME)
-    for model in _models(state.root):
+    root.set_attn_implementation(NAME)
+    for model in _models(root):
         if not model._supports_sdpa:
             model.config._attn_implementation = WITH_MASK
     for site in sites:
@@ -130,8 +142,9 @@ def _switch_on(state: Patch) -> None:
         state.attributes.append((model, {name: value for name, value in vars(model).items() if name in CHANGED}))
         hooks.catch_direct_calls(model)
     steps.add_counter(state.root)
-    # Without this Trainer assumes that the loss is divided by the accumulation steps already.
-    setattr(state.root, LOSS_KWARGS, False)
+    if isinstance(state.root, PreTrainedModel):
+        # Without this Trainer assumes that the loss is divided by the accumulation steps already.
+        setattr(state.root, LOSS_KWARGS, False)
 
 
 def keep_out_of_plain_weights(model: PreTrainedModel) -> None:
@@ -140,7 +153,10 @@ def keep_out_of_plain_weights(model: PreTrainedModel) -> None:
     setattr(model, NOT_SAVED, {*(getattr(model, NOT_SAVED) or ()), *ours})
 
 
-def _models(root: PreTrainedModel) -> list[PreTrainedModel]:
+def _models(root: nn.Module) -> list[Any]:
+    """Return the models around whose forwards hooks are put: all of transformers in a model of transformers."""
+    if not isinstance(root, PreTrainedModel):
+        return [root]
     return [module for module in root.modules() if isinstance(module, PreTrainedModel)]
 
 
@@ -157,6 +173,7 @@ def unpatch(model: Model) -> Model:
     for module in state.root.modules():
         if isinstance(getattr(module, "bam", None), BamLayer):
             del module.bam
+            convolution.remove(module)
         vars(module).pop(ATTRIBUTE, None)
     steps.remove_counter(state.root)
     for inner, kept in state.attributes:

@@ -25,7 +25,7 @@ NO_TOKENS = {"blt": "patches of bytes and not over tokens"}
 
 CROSS = re.compile(r"cross|encoder_attn|EncDec", re.IGNORECASE)
 """Names of cross-attention within a layer."""
-HEAD_DIM = ("qk_head_dim", "head_dim", "attention_head_size", "key_value_proj_dim", "head_size")
+HEAD_DIM = ("qk_head_dim", "head_dim", "attention_head_size", "key_value_proj_dim", "head_size", "out_channels")
 """Names that attention modules have for the size of a head."""
 HEADS = ("num_heads", "num_attention_heads", "n_heads")
 """Names that attention modules have for the number of their heads."""
@@ -70,3 +70,9 @@ OUTPUTS = {
     "EncoderDecoderModel": "generation",
 }
 """Kind of prediction, by the end of a model's class name."""
+
+POOLING = {"eurobert": "mean", "t5gemma": "next"}
+"""Token whose logits a classifier of every token returns, by `model_type`; for others it is the last one.
+
+"mean": the mean of all. "next": the one behind the last, because the decoder reads the text shifted by one.
+"""

@@ -1,4 +1,4 @@
-"""Search for the attention modules of a transformers model."""
+"""Search for the attention modules of a model."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from transformers import PreTrainedModel
 
 from ..attention.interface import SPARSE
 from ..config import BamConfig
+from ..families import ScoreFamily
+from ..graph.convolution import has_attention, problem
 from .architectures import CROSS, HEAD_DIM, HEADS, NO_TOKENS, SHARED_LAYERS
 
 
 class UnsupportedModelError(ValueError):
-    """Error for a model whose attention does not go through transformers' attention interface."""
+    """Error for a model whose attention does not go through transformers' attention interface, nor through a graph
+    layer that can be patched."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,45 @@ class Site:
         )
 
 
-def find_sites(model: PreTrainedModel) -> list[Site]:
+def find_sites(model: nn.Module) -> list[Site]:
     """Return all attention modules of the model, or raise an error that names the one that cannot be reached."""
+    return find_text_sites(model) if isinstance(model, PreTrainedModel) else find_graph_sites(model)
+
+
+def find_graph_sites(model: nn.Module) -> list[Site]:
+    """Return the attention layers of a PyTorch Geometric model.
+
+    Layers under the same number of a list are one layer: the relations of a heterogeneous graph.
+    """
+    sites, depth = [], dict[str, int]()
+    for path, module in model.named_modules():
+        if not has_attention(module):
+            continue
+        if (reason := problem(module, path)) is not None:
+            raise UnsupportedModelError(f"{type(model).__name__} cannot be patched: {reason}")
+        layer = re.match(r"(.*?(^|\.)\d+)(\.|$)", path)
+        number = depth.setdefault(path if layer is None else layer[1], len(depth))
+        bipartite = isinstance(module.in_channels, (tuple, list))
+        sites.append(Site(path, module, "graph", (number,), cross=bipartite, decoder=False))
+    return sites
+
+
+def check_graph_settings(config: BamConfig) -> None:
+    """Raise `ValueError` for settings that graph attention does not have."""
+    family = config.settings
+    if not isinstance(family, ScoreFamily):
+        raise ValueError(
+            f"BamConfig.family={config.family!r} is not valid for a graph: it makes the {family.stage} of attention "
+            "random, and graph layers have random scores only."
+        )
+    if family.noise != "entry":
+        raise ValueError(
+            f"BamConfig.noise={family.noise!r} is not valid for a graph; it must be 'entry', a value for every edge."
+        )
+
+
+def find_text_sites(model: PreTrainedModel) -> list[Site]:
+    """Return the attention modules of a transformers model."""
     check_reachable(model)
     depth: dict[str, int] = {}
     sites = []

@@ -67,7 +67,8 @@ def open_frame(
     # A frame of its own that is still open was left behind by an exception in a compiled forward.
     if current is not None and current.owner is not model:
         return None
-    wants_weights = kwargs.get("output_attentions", getattr(model.config, "output_attentions", False))
+    config = getattr(model, "config", None)  # graph models have none
+    wants_weights = kwargs.get("output_attentions", getattr(config, "output_attentions", False))
     frame = Frame(model, wants_weights=bool(wants_weights), sampling=patch.runtime.sampling)
     inputs = {**dict(zip(argument_names, args, strict=False)), **kwargs}
     encoder_decoder = "decoder_attention_mask" in argument_names
@@ -75,7 +76,7 @@ def open_frame(
         frame.seed = frame.sampling.begin()
         frame.positions = positions(inputs, encoder_decoder)
     if model.training:
-        ends = tuple(getattr(model.config, name, None) for name in ("pad_token_id", "eos_token_id"))
+        ends = tuple(getattr(config, name, None) for name in ("pad_token_id", "eos_token_id"))
         frame.encoder_mask, frame.decoder_mask = padding_masks(inputs, encoder_decoder, ends)
         labels = inputs.get("labels")
         frame.labels = labels if isinstance(labels, Tensor) else None
@@ -181,6 +182,7 @@ def padding_before(mask: Any) -> Tensor | None:
 
 def prepare_checkpointing(patch: Patch) -> None:
     """Make gradient checkpointing run a layer again within the frame of its forward; raise for the reentrant kind."""
+    module: Any
     for module in patch.root.modules():
         if not getattr(module, "gradient_checkpointing", False):
             continue

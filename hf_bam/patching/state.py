@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from ..attention.layer import BamLayer
 from ..attention.runtime import Runtime
 from ..config import BamConfig
+from ..graph.convolution import has_attention
 from .backward import Tally
 
 ATTRIBUTE = "_bam"
@@ -35,7 +37,7 @@ class Patch:
         feeds_back: whether the decoder feeds the output of this attention back.
     """
 
-    root: PreTrainedModel
+    root: nn.Module
     config: BamConfig
     runtime: Runtime = field(default_factory=Runtime)
     implementations: list[tuple[Any, Any]] = field(default_factory=list)
@@ -52,15 +54,30 @@ class Patch:
 
 def base_model(model: nn.Module) -> PreTrainedModel:
     """Return the transformers model itself, also of a PEFT model."""
-    if isinstance(model, PreTrainedModel):
-        return model
-    inner = getattr(model, "get_base_model", lambda: None)()
-    if isinstance(inner, PreTrainedModel):
-        return inner
-    raise TypeError(
-        f"hf_bam needs a transformers model or a PEFT model around one, not {type(model).__name__}. Patch the "
-        "transformers model before it is wrapped (DistributedDataParallel, torch.compile, a module of your own)."
-    )
+    found = _transformers_model(model)
+    if found is None:
+        raise TypeError(f"This needs a transformers model or a PEFT model around one, not {type(model).__name__}.")
+    return found
+
+
+def root_of(model: nn.Module) -> nn.Module:
+    """Return the model that is patched: a transformers model, also of a PEFT model, or one with graph attention."""
+    found = _transformers_model(model)
+    if found is not None:
+        return found
+    wrapped = isinstance(model, (DataParallel, DistributedDataParallel)) or hasattr(model, "_orig_mod")
+    if wrapped or not any(map(has_attention, model.modules())):
+        raise TypeError(
+            "hf_bam needs a transformers model or a PEFT model around one, or a PyTorch Geometric model with GATConv "
+            f"or GATv2Conv layers, not {type(model).__name__}. Patch the model before it is wrapped "
+            "(DistributedDataParallel, torch.compile, a module of your own)."
+        )
+    return model
+
+
+def _transformers_model(model: nn.Module) -> PreTrainedModel | None:
+    inner = model if isinstance(model, PreTrainedModel) else getattr(model, "get_base_model", lambda: None)()
+    return inner if isinstance(inner, PreTrainedModel) else None
 
 
 def find_patches(model: nn.Module) -> list[Patch]:

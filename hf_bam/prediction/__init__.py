@@ -6,6 +6,8 @@ Monte Carlo dropout, an ensemble, or one deterministic pass), and a head turns t
 """
 
 from .alignment import Alignments, alignments
+from .bayesian import BamPredictor
+from .calibration import Calibration
 from .heads import (
     Answer,
     Candidate,
@@ -17,8 +19,8 @@ from .heads import (
     Token,
     Tokens,
 )
-from .predictor import BamPredictor, Predictor
-from .results import Predictions, Uncertainty
+from .predictor import Predictor
+from .results import Novelty, Predictions, Uncertainty
 from .samplers import Bam, Dropout, Ensemble, Plain, Sampler
 from .settings import Settings
 
@@ -27,6 +29,7 @@ __all__ = [
     "Answer",
     "Bam",
     "BamPredictor",
+    "Calibration",
     "Candidate",
     "Classification",
     "Dropout",
@@ -34,6 +37,7 @@ __all__ = [
     "GeneratedToken",
     "Generation",
     "MultiLabel",
+    "Novelty",
     "Plain",
     "Predictions",
     "Predictor",

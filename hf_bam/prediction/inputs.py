@@ -107,6 +107,11 @@ def content_seed(seed: int, item: Text) -> int:
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little", signed=True)
 
 
+def content_uniform(seed: int, item: Text) -> float:
+    """Return a number from [0, 1) that is a function of a seed and of a text or pair, apart from `content_seed`."""
+    return (content_seed(~seed, item) >> 11) / 2**53 + 0.5
+
+
 def tokenize(tokenizer: PreTrainedTokenizerBase, *texts: Any, **options: Any) -> Any:
     """Return the encoding of texts, one thread at a time: padding and truncation are state of a fast tokenizer."""
     with _tokenizing:

@@ -1,30 +1,32 @@
-"""Predictors: the objects that users call."""
+"""Predictors of any sampler: the objects that users call."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
-import torch
-from accelerate.utils import gather_object
-from torch import distributed
-from tqdm import tqdm
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+import numpy as np
+from transformers import PreTrainedTokenizerBase
 
 from ..evaluation.labels import label_indices
 from ..evaluation.temperature import fit_temperature
-from ..patching.architectures import OUTPUTS
 from ..patching.state import base_model
+from . import storage
+from .calibration import Calibration
+from .defaults import head_of, longest
+from .fitting import fit_abstention, fit_conformal, fit_novelty
 from .heads import HEADS, Head, labels_of
-from .inputs import Text, chunks, texts_of
-from .results import Predictions
-from .samplers import Bam, Sampler
+from .inputs import Text, texts_of
+from .results import Array, Predictions
+from .running import run, run_everywhere
+from .samplers import Plain, Sampler
 from .settings import Settings
 
 Columns = str | tuple[str, str] | None
-NO_LIMIT = int(1e6)  # tokenizers without a maximum length have a very large one
+Self = TypeVar("Self", bound="Predictor")
 
 
 class Predictor:
@@ -42,6 +44,10 @@ class Predictor:
         max_length: longer texts are truncated, and their results are marked. By default the limit of the model.
         progress: show a progress bar; by default when standard error is a terminal.
         settings: fields of [`Settings`][hf_bam.prediction.Settings].
+
+    Attributes:
+        calibration: what `fit`, `conformal` and `abstain` have fitted. They replace it as a whole, so that other
+            threads can predict meanwhile.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class Predictor:
         self.tokenizer = tokenizer
         self.batch_size = batch_size
         self.progress = progress
+        self.calibration = Calibration()
         limit = longest(sampler.model, tokenizer) if max_length is None else max_length
         self.settings = Settings(num_samples=num_samples, max_length=limit, seed=seed, **settings)
         self.head_name = head or head_of(base_model(sampler.model))
@@ -68,11 +75,6 @@ class Predictor:
             raise ValueError(f"head={self.head_name!r} is not known; choose one of {', '.join(HEADS)}.")
         if self.settings.adaptive and not HEADS[self.head_name].adaptive:
             raise ValueError(f"adaptive=True is not possible with head={self.head_name!r}; it needs classification.")
-
-    @property
-    def head(self) -> Head:
-        """A head for the inputs of one call."""
-        return HEADS[self.head_name](self.sampler.ready(), self.tokenizer, self.settings)
 
     def __call__(self, inputs: Any, columns: Columns = None) -> Predictions[Any]:
         """Return the results of all inputs.
@@ -85,16 +87,11 @@ class Predictor:
 
         In a distributed run every process predicts its part of the inputs, and all processes get all results.
         """
-        if not (distributed.is_available() and distributed.is_initialized()):
-            return Predictions(self.stream(inputs, columns))
-        items, rank, ranks = list(self.items(inputs, columns)), distributed.get_rank(), distributed.get_world_size()
-        share = -(-len(items) // ranks)
-        own = list(self._run(items[rank * share : (rank + 1) * share]))
-        return Predictions(gather_object(own))
+        return Predictions(self._everything(inputs, columns, "predict"))
 
     def stream(self, inputs: Any, columns: Columns = None) -> Iterator[Any]:
         """Yield the results one by one, in order, without keeping them."""
-        return self._run(self.items(inputs, columns))
+        return run(self, self.items(inputs, columns))
 
     def calibrated(self, inputs: Any, labels: Iterable[int | str], columns: Columns = None) -> Predictor:
         """Return a copy with the temperature that minimises the negative log-likelihood of held-out, labelled inputs.
@@ -106,11 +103,114 @@ class Predictor:
         truth = label_indices(labels, self.label_names, len(texts))
         return self.with_settings(temperature=fit_temperature(truth, plain(texts).samples))
 
+    def fit(
+        self: Self,
+        inputs: Any,
+        labels: Iterable[int | str] | None = None,
+        *,
+        held_out: Any = None,
+        false_alarms: float = 0.05,
+        columns: Columns = None,
+    ) -> Self:
+        """Fit the novelty of later inputs to a training set, in one deterministic pass, and return this predictor.
+
+        Args:
+            inputs: the training set.
+            labels: its classes, for classification; by default those that the model predicts.
+            held_out: inputs from the same distribution that the model was not trained on; by default a tenth of
+                `inputs` is kept out of the fit.
+            false_alarms: share of inputs from this distribution whose results have `in_distribution=False`.
+        """
+        others = None if held_out is None else list(self.items(held_out, columns))
+        novelty = fit_novelty(self, list(self.items(inputs, columns)), labels, others, false_alarms)
+        self.calibration = replace(self.calibration, novelty=novelty)
+        return self
+
+    def conformal(self: Self, inputs: Any, labels: Iterable[Any], alpha: float = 0.1, columns: Columns = None) -> Self:
+        """Fit prediction sets of classes, or intervals of numbers, to held-out inputs, and return this predictor.
+
+        They contain the truth with probability of at least `1 - alpha`, for later inputs from the same distribution.
+        """
+        fitted = fit_conformal(self, list(self.items(inputs, columns)), labels, alpha)
+        self.calibration = replace(self.calibration, **fitted)
+        return self
+
+    def abstain(
+        self: Self,
+        inputs: Any,
+        labels: Iterable[int | str],
+        risk: float = 0.05,
+        confidence: float = 0.9,
+        columns: Columns = None,
+    ) -> Self:
+        """Fit the entropy up to which inputs are answered to held-out inputs, and return this predictor.
+
+        With probability `confidence` over the held-out inputs, the error rate of later inputs from the same
+        distribution that are answered is at most `risk`.
+        """
+        rule = fit_abstention(self, list(self.items(inputs, columns)), labels, risk, confidence)
+        self.calibration = replace(self.calibration, abstention=rule)
+        return self
+
+    def ood_scores(self, inputs: Any, columns: Columns = None) -> dict[str, Array]:
+        """Return all scores for the detection of out-of-distribution inputs, (B,) each; higher is more unusual.
+
+        [`hf_bam.evaluation.ood`][hf_bam.evaluation.ood] lists them. Distances need `fit`, and models without classes
+        have nothing else; `mutual_information`, `sampled_mahalanobis` and `feature_spread` need several samples.
+        """
+        rows = self._everything(inputs, columns, "ood_scores")
+        return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else {})}
+
+    def features(self, inputs: Any, columns: Columns = None) -> Array:
+        """Return the vectors from which the deterministic model makes its predictions, (B, D)."""
+        return np.array(self._everything(inputs, columns, "features"))
+
     def with_settings(self, **changes: Any) -> Predictor:
-        """Return a copy with some settings changed."""
+        """Return a copy with some settings changed.
+
+        Prediction sets, intervals and abstention hold for the probabilities of their fit: the copy has none of them if
+        the number of samples, the temperature, adaptive sampling or `max_length` changes.
+        """
         other = copy(self)
         other.settings = replace(self.settings, **changes)
+        if other.settings.probabilities != self.settings.probabilities:
+            other.calibration = self.calibration.without_guarantees()
         return other
+
+    def describe(self) -> dict[str, Any]:
+        """Return what was fitted, and the temperature if it is not 1, in words by name."""
+        temperature = self.settings.temperature
+        return {**({} if temperature == 1 else {"temperature": temperature}), **self.calibration.describe()}
+
+    def save_pretrained(self, folder: str | os.PathLike[str], **options: Any) -> None:
+        """Save the model, its tokenizer, and `calibration.safetensors` with the settings and all that was fitted.
+
+        Args:
+            options: arguments of the model's `save_pretrained`.
+        """
+        storage.save(self, folder, **options)
+
+    @classmethod
+    def from_pretrained(
+        cls, name_or_path: str | os.PathLike[str], *, sampler: Callable[[Any], Sampler] = Plain, **options: Any
+    ) -> Predictor:
+        """Load a predictor, or the model and the tokenizer of a folder or a repository of the Hub.
+
+        Args:
+            sampler: class of the sampler, or a function that makes one from the model.
+            options: arguments of the predictor, which replace saved ones, and of transformers' `from_pretrained`
+                (`revision`, `token`, `dtype`, ...).
+        """
+        stored = storage.load(name_or_path, options)
+        return stored.calibrate(cls(sampler(stored.model), stored.tokenizer, **stored.options))
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload the patched model, its tokenizer, the calibration and a model card, in one commit.
+
+        Args:
+            options: arguments of [`hf_bam.push_to_hub`][hf_bam.push_to_hub].
+        """
+        return storage.push(self, repo_id, **options)
 
     @property
     def label_names(self) -> list[str]:
@@ -124,68 +224,13 @@ class Predictor:
         names = (columns,) if isinstance(columns, str) else tuple(columns)
         return texts_of(inputs, names, allow_empty=allow_empty)
 
-    def _run(self, items: Iterable[Text]) -> Iterator[Any]:
-        head = self.head
-        total = len(items) if isinstance(items, list) else None
-        disable = None if self.progress is None else not self.progress
-        with tqdm(total=total, unit="input", disable=disable, leave=False) as bar:
-            for part in chunks(items, 8 * self.batch_size):
-                with torch.inference_mode():
-                    results = self._sorted_batches(head, part)
-                bar.update(len(part))
-                yield from results
+    def head(self, *, features: bool = False) -> Head:
+        """Return a head for the inputs of one call; novelty needs features, whatever the argument says."""
+        cls, calibration = HEADS[self.head_name], self.calibration
+        needs_features = features or calibration.novelty is not None
+        number = cls.num_outputs(self.sampler.model) if needs_features else None
+        return cls(self.sampler.ready(number), self.tokenizer, self.settings, calibration)
 
-    def _sorted_batches(self, head: Head, items: list[Text]) -> list[Any]:
-        """Return the results of some inputs, in their order, from batches of similar length."""
-        order = sorted(range(len(items)), key=lambda index: len(str(items[index])))
-        results: list[Any] = [None] * len(items)
-        for indices in chunks(order, self.batch_size):
-            for index, result in zip(indices, head.predict([items[i] for i in indices]), strict=True):
-                results[index] = result
-        return results
-
-
-class BamPredictor(Predictor):
-    """A [`Predictor`][hf_bam.prediction.Predictor] with Bayesian attention.
-
-    Args:
-        model: a patched model.
-        num_samples: samples of each input.
-        dropout: rate of Monte Carlo dropout beside the noise of the attention.
-        token_budget: tokens that go through the model at once; the batch is expanded by samples up to this number.
-        options: further arguments of `Predictor`.
-    """
-
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        num_samples: int = 32,
-        *,
-        dropout: float | None = None,
-        token_budget: int = 8192,
-        **options: Any,
-    ) -> None:
-        super().__init__(Bam(model, token_budget, dropout), tokenizer, num_samples, **options)
-
-
-def longest(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    """Return the largest number of tokens that the model reads."""
-    limits = [tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None)]
-    return min((limit for limit in limits if isinstance(limit, int) and 0 < limit < NO_LIMIT), default=NO_LIMIT)
-
-
-def head_of(model: PreTrainedModel) -> str:
-    """Return the name of the head that fits the class and the config of a model."""
-    name = type(model).__name__
-    if name.endswith("ForSequenceClassification"):
-        kind = model.config.problem_type
-        if kind == "multi_label_classification":
-            return "multi-label"
-        return "regression" if kind == "regression" or model.config.num_labels == 1 else "classification"
-    for ending, head in OUTPUTS.items():
-        if name.endswith(ending):
-            return head
-    raise ValueError(
-        f"What a {name} predicts cannot be told from its name; choose head={', '.join(map(repr, HEADS))}."
-    )
+    def _everything(self, inputs: Any, columns: Columns, method: str) -> list[Any]:
+        """Return what a method of the head returns for all inputs."""
+        return run_everywhere(self, list(self.items(inputs, columns)), method)

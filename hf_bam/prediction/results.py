@@ -55,6 +55,39 @@ class Uncertainty:
         return cls(**{**{f.name: getattr(uncertainty, f.name) for f in fields(Uncertainty)}, **values})
 
 
+@dataclass(frozen=True)
+class Novelty:
+    """Distance of an input from the training set of `predictor.fit`.
+
+    Attributes:
+        mahalanobis: squared Mahalanobis distance of the features to the nearest class.
+        relative_mahalanobis: that distance minus the one to the Gaussian of all classes; NaN without classes.
+        percentile: share of held-out inputs that are nearer, between 0 and 1.
+    """
+
+    mahalanobis: float
+    relative_mahalanobis: float
+    percentile: float
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Fitted:
+    """Fields of a result that need a fit of the predictor; they are None without one and then not shown.
+
+    Attributes:
+        novelty: distance from the training set; needs `predictor.fit`.
+        in_distribution: the distance is one that held-out inputs have, up to the rate of false alarms of the fit.
+    """
+
+    novelty: Novelty | None = None
+    in_distribution: bool | None = None
+
+    def __repr__(self) -> str:
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.repr}
+        shown = (f"{name}={value!r}" for name, value in values.items() if value is not None)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
 def uncertainties(samples: Array, threshold: float, paired: bool = False) -> list[Uncertainty]:
     """Return the uncertainty of each of B choices from samples (S, B, C)."""
     num_samples, number, _ = samples.shape

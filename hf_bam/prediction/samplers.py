@@ -16,10 +16,11 @@ from transformers import PreTrainedModel
 
 from ..attention.sampling import Sampling
 from ..patching.architectures import SHARES_PREFIX
-from ..patching.state import find_patches, patch_of
+from ..patching.state import base_model, find_patches, patch_of
 from .batched import Inputs, draw, repeat_all, sample_seeds
 from .copies import dropouts, in_evaluation, with_dropout
 from .dropout import SeededDropout
+from .features import with_features
 
 Self = TypeVar("Self", bound="Sampler")
 _global_generator = threading.RLock()
@@ -34,7 +35,7 @@ class Sampler(ABC):
     Attributes:
         model: the model that samples; heads use its config and its `generate`.
         deterministic: the model for a single prediction without noise, within `mean_mode`.
-        limit: largest number of different samples, or None.
+        limit: largest number of different samples, or None. With a limit, the first sample is deterministic.
         share_prefix: compute the layers before the first stochastic one once for all samples.
     """
 
@@ -45,16 +46,25 @@ class Sampler(ABC):
         self.model = self.deterministic = model
         self.token_budget = token_budget
 
-    def ready(self: Self) -> Self:
-        """Return a sampler whose model is in the mode that it needs; the mode of the caller's model stays."""
+    def ready(self: Self, num_outputs: int | None = None) -> Self:
+        """Return a sampler whose model is in the mode that it needs; the mode of the caller's model stays.
+
+        Args:
+            num_outputs: let `draw` return the features before the linear layer with this number of outputs, too.
+        """
         other = copy(self)
-        other.deterministic = in_evaluation(self.model)
+        other.deterministic = evaluated(self.model, num_outputs)
         other.model = self.random_model(other.deterministic)
         return other
 
     def random_model(self, model: PreTrainedModel) -> PreTrainedModel:
         """Return the model that samples, from one in evaluation mode."""
         return model
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments on which the samples depend, by name."""
+        return {}
 
     @abstractmethod
     def noise(self, rows: Tensor, copies: int = 1) -> AbstractContextManager[Any]:
@@ -77,6 +87,12 @@ class Sampler(ABC):
         number = min(number, self.limit or number)
         sizes, share = (number, self.token_budget), self.share_prefix
         return draw(self.model, inputs, *sizes, seeds, self.noise, first=first, share_prefix=share)
+
+    def features(self, inputs: Inputs) -> Tensor:
+        """Return the features of the deterministic model, (B, D)."""
+        with mean_mode(self.deterministic):
+            features: Tensor = self.deterministic(**inputs)["features"]
+        return features
 
     def hypotheses(self, inputs: Inputs, number: int, seeds: Tensor, options: dict[str, Any]) -> Tensor:
         """Return the generated token ids of `number` samples, (number, B, L)."""
@@ -101,7 +117,11 @@ class Bam(Sampler):
         super().__init__(model, token_budget)
         patch_of(model)  # or an error
         self.dropout = dropout
-        self.share_prefix = dropout is None and model.config.model_type in SHARES_PREFIX
+        self.share_prefix = dropout is None and base_model(model).config.model_type in SHARES_PREFIX
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"dropout": self.dropout}
 
     def random_model(self, model: PreTrainedModel) -> PreTrainedModel:
         return model if self.dropout is None else with_dropout(model, self.dropout)
@@ -124,6 +144,10 @@ class Dropout(Sampler):
         if rate is None and not any(value for _, _, value in dropouts(model)):
             raise ValueError(f"All dropout rates of this {type(model).__name__} are 0; give one: rate=0.1.")
 
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"rate": self.rate}
+
     def random_model(self, model: PreTrainedModel) -> PreTrainedModel:
         return with_dropout(model, self.rate)
 
@@ -134,7 +158,7 @@ class Dropout(Sampler):
 
 
 class Ensemble(Plain):
-    """A deep ensemble: each model gives one sample."""
+    """A deep ensemble: each model gives one sample. Features are those of the first model."""
 
     def __init__(self, models: Sequence[PreTrainedModel], token_budget: int = 8192) -> None:
         if not models:
@@ -143,13 +167,15 @@ class Ensemble(Plain):
         self.models = list(models)
         self.limit = len(self.models)
 
-    def ready(self) -> Ensemble:
-        return Ensemble([in_evaluation(model) for model in self.models], self.token_budget)
+    def ready(self, num_outputs: int | None = None) -> Ensemble:
+        first, *others = self.models
+        models = [evaluated(first, num_outputs), *(evaluated(model) for model in others)]
+        return Ensemble(models, self.token_budget)
 
     def draw(self, inputs: Inputs, number: int, seeds: Tensor, first: int = 0) -> Inputs:
         members = [Plain(model, self.token_budget) for model in self.models[first : first + number]]
         outputs = [member.draw(inputs, 1, seeds) for member in members]
-        return {name: torch.cat([output[name] for output in outputs]) for name in outputs[0]}
+        return {name: torch.cat([output[name] for output in outputs if name in output]) for name in outputs[0]}
 
     def hypotheses(self, inputs: Inputs, number: int, seeds: Tensor, options: dict[str, Any]) -> Tensor:
         members = [Plain(model, self.token_budget) for model in self.models[:number]]
@@ -157,6 +183,12 @@ class Ensemble(Plain):
         longest = max(part.shape[-1] for part in ids)
         padding = self.model.generation_config.pad_token_id or 0
         return torch.stack([pad(part, (0, longest - part.shape[-1]), value=padding) for part in ids])
+
+
+def evaluated(model: PreTrainedModel, num_outputs: int | None = None) -> PreTrainedModel:
+    """Return a model in evaluation mode, with features if the number of outputs of its last layer is given."""
+    model = in_evaluation(model)
+    return model if num_outputs is None else with_features(model, num_outputs)
 
 
 @contextmanager

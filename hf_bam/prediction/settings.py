@@ -49,3 +49,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @property
+    def probabilities(self) -> tuple[Any, ...]:
+        """Settings on which the probabilities of a prediction depend."""
+        return (self.num_samples, self.temperature, self.adaptive, self.max_length)

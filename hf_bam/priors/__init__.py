@@ -5,7 +5,7 @@ Mathematics alone: imports torch and no other subpackage.
 
 from .base import Prior
 from .contextual import ContextualPrior
-from .distributions import Gamma, LognormalPrior
+from .distributions import Gamma, LognormalPrior, MedianLognormalPrior
 from .fixed import FixedPrior
 
 PRIORS: dict[str, type[Prior]] = {
@@ -14,4 +14,4 @@ PRIORS: dict[str, type[Prior]] = {
 }
 """Priors by name; one file each, one line here."""
 
-__all__ = ["PRIORS", "ContextualPrior", "FixedPrior", "Gamma", "LognormalPrior", "Prior"]
+__all__ = ["PRIORS", "ContextualPrior", "FixedPrior", "Gamma", "LognormalPrior", "MedianLognormalPrior", "Prior"]

@@ -20,6 +20,9 @@ class Prior(nn.Module, ABC):
         return cls()
 
     @abstractmethod
+    def logits(self, key: Tensor) -> Tensor:
+        """Return the logits of keys (..., D), (...) in float32 or better. Their softmax is the prior attention."""
+
     def forward(self, key: Tensor, mask: Tensor) -> Tensor:
         """Return the log prior attention.
 
@@ -30,6 +33,7 @@ class Prior(nn.Module, ABC):
         Returns:
             Broadcastable to (B, H, T, S), in float32 or better; meaningless where ``mask`` is False.
         """
+        return masked_log_softmax(self.logits(key).unsqueeze(-2), mask)
 
 
 def masked_log_softmax(logits: Tensor, mask: Tensor) -> Tensor:

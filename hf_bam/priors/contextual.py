@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from .base import Prior, masked_log_softmax
+from .base import Prior
 
 
 class ContextualPrior(Prior):
@@ -26,10 +26,10 @@ class ContextualPrior(Prior):
     def build(cls, head_dim: int, d_mid: int) -> ContextualPrior:
         return cls(head_dim, d_mid)
 
-    def forward(self, key: Tensor, mask: Tensor) -> Tensor:
-        hidden = linear(key.to(self.hidden_weight.dtype), self.hidden_weight, self.hidden_bias)  # (B, H, S, d_mid)
-        logits = linear(torch.relu(hidden), self.logit_weight).transpose(-1, -2)  # (B, H, 1, S)
-        return masked_log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), mask)
+    def logits(self, key: Tensor) -> Tensor:
+        hidden = linear(key.to(self.hidden_weight.dtype), self.hidden_weight, self.hidden_bias)  # (..., d_mid)
+        logits = linear(torch.relu(hidden), self.logit_weight).squeeze(-1)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def _uniform(*shape: int, fan_in: int) -> Tensor:

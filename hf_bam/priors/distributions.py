@@ -32,3 +32,10 @@ class LognormalPrior:
     """``log S ~ N(log Psi - sigma_prior^2/2, sigma_prior^2)``, whose mean is ``Psi``."""
 
     sigma_prior: float
+
+
+@dataclass(frozen=True)
+class MedianLognormalPrior:
+    """``log S ~ N(log Psi, sigma_prior^2)``, whose median is ``Psi``. A large ``sigma_prior`` makes it flat."""
+
+    sigma_prior: float

@@ -11,6 +11,10 @@ from .base import Prior, masked_log_softmax
 class FixedPrior(Prior):
     """Uniform over the keys that the mask allows. (A constant Gamma shape, `alpha`, is part of the distribution.)"""
 
-    def forward(self, key: Tensor, mask: Tensor) -> Tensor:
+    def logits(self, key: Tensor) -> Tensor:
         dtype = torch.promote_types(key.dtype, torch.float32)
-        return masked_log_softmax(torch.zeros((), dtype=dtype, device=key.device).expand(mask.shape), mask)
+        return torch.zeros((), dtype=dtype, device=key.device).expand(key.shape[:-1])
+
+    def forward(self, key: Tensor, mask: Tensor) -> Tensor:
+        """Return the log prior attention in the shape of the mask: keys and heads are alike."""
+        return masked_log_softmax(self.logits(key).new_zeros(()).expand(mask.shape), mask)

@@ -1,8 +1,9 @@
-"""Tasks to finetune on: GLUE, SQuAD, translation, sentiment and the user's own data.
+"""Tasks to finetune on: GLUE, CLINC150, SQuAD, translation, sentiment and the user's own data.
 
 A [`Task`][hf_bam.tasks.base.Task] loads rows, encodes them for training, declares how a predictor reads them, and
 scores the predictions. A new task is a file in this package and a line in `TASKS`. Tasks import `prediction`,
-`evaluation`, `patching` and `fields`; `training` uses them through the base class only.
+`evaluation`, `patching` and `fields`; `training` uses them through the base class only. The citation graphs of
+`planetoid` have no rows of text and are no `Task`; `training.graphs` uses them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ TASKS: dict[str, Callable[..., Task]] = {
         name: partial(_make, "glue", "Glue", task=name)
         for name in ("cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli")
     },
+    "clinc150": partial(_make, "clinc", "Clinc"),
     "custom": partial(_make, "custom", "Custom"),
     "sentiment": partial(_make, "sentiment", "Sentiment"),
     "squad": partial(_make, "squad", "Squad"),

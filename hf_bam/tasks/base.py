@@ -31,16 +31,23 @@ class Data:
         train: rows to train on.
         evaluation: labelled sets by name; the first one selects the best checkpoint.
         test: unlabelled sets by name, for prediction files.
+        ood: out-of-distribution rows by the name of the evaluation set from which uncertainty should separate them.
     """
 
     train: Dataset
     evaluation: dict[str, Dataset]
     test: dict[str, Dataset] = field(default_factory=dict)
+    ood: dict[str, Dataset] = field(default_factory=dict)
 
     @property
     def sets(self) -> dict[str, Dataset]:
         """All sets by name, the training rows first."""
-        return {"train": self.train, **self.evaluation, **self.test}
+        return {
+            "train": self.train,
+            **self.evaluation,
+            **self.test,
+            **{f"{name}_ood": rows for name, rows in self.ood.items()},
+        }
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {len(rows)}" for name, rows in self.sets.items())

@@ -33,6 +33,8 @@ SECOND = {
     "num_samples": "--samples",
 }
 """Second spellings of options."""
+GRAPH = "graph"
+"""Command of the runs on graphs."""
 SWITCH: dict[str, Any] = {"action": "store_true"}
 RUN: dict[str, dict[str, Any]] = {
     "model_name_or_path": {"metavar": "NAME"},
@@ -83,13 +85,16 @@ class Request:
 
 
 def commands() -> dict[str, tuple[str, ...]]:
-    """Return the tasks of each command: one task of its name, or all tasks that name the command."""
+    """Return the tasks of each command: one task of its name, or all tasks that name the command.
+
+    Graphs are no task: they have neither texts nor batches.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for name in TASKS:
         shared = task_class(name).command
         found |= {} if shared is None else {shared: (*found.get(shared, ()), name)}
         found |= {} if fixed_fields(name) else {name: (name,)}
-    return found
+    return {**found, GRAPH: ()}
 
 
 def parse(command: str, argv: Sequence[str], prog: str | None = None) -> Request:
@@ -151,7 +156,7 @@ def _run_options(run: Mapping[str, Any], name: str, jobs: int) -> dict[str, Any]
     return options
 
 
-class _Formatter(argparse.HelpFormatter):
+class HelpFormatter(argparse.HelpFormatter):
     """Help that names the value of an option once, after its last spelling."""
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
@@ -163,55 +168,65 @@ class _Formatter(argparse.HelpFormatter):
 
 def make_parser(command: str, prog: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of a command; the destination of an option is `group.field`."""
+    if command == GRAPH:
+        from .graphs import command as graphs
+
+        return graphs.make_parser(prog)
     parser = argparse.ArgumentParser(
         prog,
         usage="%(prog)s [options]",
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
-        formatter_class=_Formatter,
+        formatter_class=HelpFormatter,
     )
     names = commands()[command]
     _add_run(parser.add_argument_group("run"), names)
     fields = {item.name: (task_class(name), item) for name in names for item in task_fields(name)}
     group = parser.add_argument_group("task") if fields else None
     for cls, item in fields.values():
-        _add(group, f"options.{item.name}", keywords(cls, item, default=True))
+        add_option(group, f"options.{item.name}", keywords(cls, item, default=True))
     group = parser.add_argument_group(
         "recipe", "Defaults are those of --recipe. Options that mention none accept it as a value."
     )
     for item in dataclasses.fields(Recipe):
         if item.name != "bam":
-            _add(group, f"recipe.{item.name}", keywords(Recipe, item))
+            add_option(group, f"recipe.{item.name}", keywords(Recipe, item))
     group = parser.add_argument_group(
         "Bayesian attention", "Defaults are those of --recipe or --preset, then those named below."
     )
     text = f"Set the options of this group to named values: {', '.join(PRESETS)}."
-    _add(group, "bam.preset", {"choices": PRESETS, "type": str.lower, "metavar": "NAME", "help": text})
+    add_option(group, "bam.preset", {"choices": PRESETS, "type": str.lower, "metavar": "NAME", "help": text})
     taken = {option for action in parser._actions for option in action.option_strings}
     for cls, item in bam_fields().values():
-        options = keywords(cls, item, default=True)
-        families = [family for family in FAMILIES if item.name in setting_names(family)]
-        if 0 < len(families) < len(FAMILIES):
-            options["help"] += f" Only for --family {', '.join(families)}."
-        _add(group, f"bam.{item.name}", options, "bam_" if f"--{item.name}" in taken else "")
+        options = only_for(item, keywords(cls, item, default=True))
+        add_option(group, f"bam.{item.name}", options, "bam_" if f"--{item.name}" in taken else "")
     return parser
+
+
+def only_for(item: dataclasses.Field[Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the keywords of an option of Bayesian attention, with the families that have it if not all do."""
+    families = [family for family in FAMILIES if item.name in setting_names(family)]
+    if 0 < len(families) < len(FAMILIES):
+        options["help"] += f" Only for --family {', '.join(families)}."
+    return options
 
 
 def _add_run(group: Any, names: Sequence[str]) -> None:
     if len(names) > 1:
         text = f"Run these tasks: {', '.join(names)}, or all for the whole benchmark."
-        _add(group, "job.task_name", {"nargs": "+", "choices": [*names, "all"], "metavar": "TASK", "help": text})
+        add_option(group, "job.task_name", {"nargs": "+", "choices": [*names, "all"], "metavar": "TASK", "help": text})
     fields, defaults = {item.name: item for item in dataclasses.fields(Job)}, _defaults(names[0])
     for name, own in RUN.items():
         if name in fields:
             options = {**keywords(Job, fields[name]), **own}
             options["help"] += f" Default: {defaults[name]}." if name in defaults else ""
-            _add(group, f"job.{name}", options)
+            add_option(group, f"job.{name}", options)
         else:
-            _add(group, f"run.{name}", own)
+            add_option(group, f"run.{name}", own)
 
 
-def _add(group: Any, destination: str, options: Mapping[str, Any], prefix: str = "") -> None:
+def add_option(group: Any, destination: str, options: Mapping[str, Any], prefix: str = "") -> None:
+    """Add an option to a parser, with its second spelling if it has one."""
     name = destination.partition(".")[2]
     second = [SECOND[name]] if name in SECOND else []
     group.add_argument(f"--{prefix}{name}", *second, dest=destination, **options)

@@ -29,6 +29,14 @@ SETTINGS = {
     "workers": "dataloader_num_workers",
 }
 """Fields of a recipe and a job: the earlier name and the present one."""
+ADDED = {
+    "consistency": 0.0,
+    "num_train_samples": 1,
+    "ensemble_checkpoints": 0,
+    "ensemble_tail": 0.25,
+    "average_checkpoints": False,
+}
+"""Fields of a recipe that earlier versions did not have, with the values by which they trained."""
 BAM = frozenset({"k", "sigma", "beta", "alpha", "prior_shape", "sigma_prior"})
 """Settings of Bayesian attention that earlier versions wrote together, whatever the family."""
 RESULTS = {"doubt": "uncertainty"}

@@ -15,13 +15,14 @@ from accelerate.utils import broadcast_object_list
 from .files import read_yaml, write_yaml
 from .identity import FREE, MEASURED, check_same
 from .lock import locked
+from .members import FOLDER as ENSEMBLE
 from .results import FILE, Result
 from .settings import Job
 
 CONFIG = "config.yaml"
 MARKERS = (FILE, CONFIG, "checkpoints", "log.jsonl")
 """Files by which a run is recognised."""
-PARTS = (FILE, "checkpoints", "model", "adapter", "predictions", "report", "log.jsonl", CONFIG)
+PARTS = (FILE, "checkpoints", "model", "adapter", ENSEMBLE, "predictions", "report", "log.jsonl", CONFIG)
 """Everything that a run writes. Results are removed first and settings last, so that an interruption does not mix two
 runs."""
 Found = TypeVar("Found")

@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset
 from torch import nn
 
-from .compatibility import present_settings
+from .compatibility import ADDED, present_settings
 
 BATCH = 1000
 """Rows that are hashed together; a fingerprint depends on it."""
@@ -67,7 +67,8 @@ def check_same(place: Any, before: Mapping[str, Any], now: Mapping[str, Any], fr
         place: file or folder of the earlier run.
         free: names whose values may differ.
     """
-    earlier, present = ({n: v for n, v in comparable(own).items() if n not in free} for own in (before, now))
+    both = ({**ADDED, **comparable(own)} for own in (before, now))
+    earlier, present = ({name: value for name, value in own.items() if name not in free} for own in both)
     name, one, other = _difference(earlier, present)
     if name:
         raise ValueError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from accelerate import Accelerator
 from torch import Tensor
 from tqdm import tqdm
 
-TERMS = ("loss", "task_loss", "kl")
-SHOWN = {"loss": "loss", "task_loss": "task", "kl": "kl", "kl_weight": "weight", "samples_per_second": "rows/s"}
+TERMS = ("loss", "task_loss", "kl", "consistency")
+SHOWN = {"loss": "loss", "task_loss": "task", "kl": "kl", "kl_weight": "weight", "consistency": "consistency"}
+SHOWN |= {"samples_per_second": "rows/s"}
 """Values of a line of the log that the progress bar shows, and their names there."""
 Log = Callable[[str], None]
 """A function that takes lines of text for people, such as `print`."""
@@ -28,14 +29,14 @@ class RunLogger:
         path: file of the log. Lines after `step`, which an interrupted run may have left, are removed.
         step: optimizer step at which the run starts or resumes.
         total: its last step.
-        bayesian: whether the loss has a KL term.
+        names: terms of the loss that the log has.
         log: takes lines of text, which appear above the progress bar.
     """
 
     def __init__(
-        self, path: Path, accelerator: Accelerator, step: int, total: int, bayesian: bool, log: Log = print
+        self, path: Path, accelerator: Accelerator, step: int, total: int, names: Collection[str], log: Log = print
     ) -> None:
-        self.path, self.accelerator, self.bayesian, self.log = path, accelerator, bayesian, log
+        self.path, self.accelerator, self.names, self.log = path, accelerator, names, log
         self.seconds, self.examples, self.steps = 0.0, 0, 0
         self.terms: Tensor | float = 0.0
         hidden = None if accelerator.is_main_process else True  # None: hidden where there is no terminal
@@ -53,7 +54,7 @@ class RunLogger:
         """Add a step to the averages.
 
         Args:
-            terms: (3,) loss, task loss and KL; read only when a line is written, so that a GPU need not wait.
+            terms: (4,) the terms of `TERMS`; read only when a line is written, so that a GPU need not wait.
             examples: of all processes.
         """
         self.terms = self.terms + terms
@@ -66,7 +67,7 @@ class RunLogger:
         """Write the averages since the last line, and further values."""
         assert isinstance(self.terms, Tensor)
         mean = self.accelerator.reduce(self.terms / self.steps, "mean").tolist()
-        line = dict(zip(TERMS, mean, strict=True)) if self.bayesian else {"loss": mean[0]}
+        line = {name: value for name, value in zip(TERMS, mean, strict=True) if name in self.names}
         if not math.isfinite(mean[0]):
             raise FloatingPointError(
                 f"The loss is {mean[0]} at step {step}. A lower learning_rate, more warmup_steps or precision='fp32' "

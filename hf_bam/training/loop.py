@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,21 +18,22 @@ from torch.utils.data import DataLoader
 from transformers import PreTrainedModel
 
 from .. import get_config, is_patched
+from ..integrations.samples import SampleLoss
 from ..objective import annealed
+from ..objective.samples import IGNORED
 from ..tasks.base import Collator
 from . import randomness
 from .batching import Batches, feature_lengths
 from .checkpoints import Checkpoints
 from .evaluation import BestModelTracker
 from .identity import FREE, fingerprint, frozen
-from .logger import Log, RunLogger
+from .logger import TERMS, Log, RunLogger
+from .members import Members
 from .optimization import learning_rate_factor, make_optimizer, set_learning_rate, warmup_steps
 from .recipe import Recipe
 from .state import CheckpointManager, State
 
 Batch = dict[str, Tensor]
-
-IGNORED = -100
 
 
 def make_accelerator(recipe: Recipe, **options: Any) -> Accelerator:
@@ -95,6 +96,8 @@ class Loop:
         self.batches = Batches(lengths, recipe.batch_size, parts, processes, seed, recipe.group_by_length)
         self.total = recipe.max_steps or math.ceil(recipe.num_train_epochs * len(self.batches))
         self.warmup = warmup_steps(recipe, self.total)
+        self.samples = SampleLoss(model, recipe.consistency, recipe.num_train_samples)
+        self.members = Members.plan(recipe, self.total, model, folder)
         self.unwrapped = model
         self.forward = vars(model).get("forward")
         self.model, self.optimizer = accelerator.prepare(model, make_optimizer(model, recipe))
@@ -109,12 +112,15 @@ class Loop:
         return self.manager.state
 
     def run(self, resume: bool = False) -> State:
-        """Train to the end, from the last checkpoint if `resume`, and load the best weights."""
+        """Train to the end, from the last checkpoint if `resume`, and load the best or the averaged weights."""
         self.begin(resume)
         for batches in self.steps():
             self.advance(batches)
         self.logger.close()
-        self.manager.load_best()
+        if self.recipe.average_checkpoints:
+            self.members.average(self.unwrapped)
+        else:
+            self.manager.load_best()
         self.unwrapped.eval()
         self.undo_precision()
         return self.state
@@ -124,14 +130,18 @@ class Loop:
         randomness.seed_all(self.seed, self.accelerator.process_index)
         if not (resume and self.manager.resume()) and self.accelerator.is_main_process:
             self.manager.checkpoints.clear()
+            self.members.clear()
         self.accelerator.wait_for_everyone()
-        file, bayesian = self.folder / "log.jsonl", is_patched(self.unwrapped)
-        self.logger = RunLogger(file, self.accelerator, self.state.step, self.total, bayesian, self.log)
+        terms = {"kl": is_patched(self.unwrapped), "consistency": self.recipe.consistency > 0}
+        more = [name for name, given in terms.items() if given]
+        names, file = ["loss", *(["task_loss", *more] if more else [])], self.folder / "log.jsonl"
+        self.logger = RunLogger(file, self.accelerator, self.state.step, self.total, names, self.log)
         self.unwrapped.train()
 
     def advance(self, batches: list[Batch]) -> None:
         """Make one optimizer step; evaluate, log and save when it is time."""
-        set_learning_rate(self.optimizer, learning_rate_factor(self.state.step, self.warmup, self.total))
+        factor = learning_rate_factor(self.state.step, self.warmup, self.total, self.members.tail)
+        set_learning_rate(self.optimizer, factor)
         terms, norm = self.step(batches)
         self.state.step += 1
         self.logger.update(terms, self.recipe.batch_size)
@@ -163,24 +173,26 @@ class Loop:
                 yield send_to_device(batches, self.accelerator.device, non_blocking=True)
 
     def step(self, batches: list[Batch]) -> tuple[Tensor, Tensor | None]:
-        """Make one optimizer step; return the terms of its loss, (3,), and the norm of a clipped gradient."""
-        terms = torch.zeros(3, device=self.accelerator.device)
+        """Make one optimizer step; return the terms of its loss, (4,), and the norm of a clipped gradient."""
+        terms = torch.zeros(len(TERMS), device=self.accelerator.device)
         limit, norm = self.recipe.max_grad_norm, None
         for batch, weight in zip(batches, self.weights(batches), strict=True):
             with self.accelerator.accumulate(self.model):
-                output = self.model(**batch)
-                task_loss = output.get("task_loss", output.loss) * weight
+                output = self.model(**self.samples.expand(batch))
+                found = self.samples.terms(output, batch)
+                task_loss, consistency = found.task_loss * weight, found.consistency * weight
                 loss = task_loss + output.kl_loss if "kl_loss" in output else task_loss
+                loss = loss + self.recipe.consistency * consistency if self.recipe.consistency else loss
                 self.accelerator.backward(loss)
                 if limit is not None and self.accelerator.sync_gradients:
                     norm = self.accelerator.clip_grad_norm_(self.model.parameters(), limit)
                 self.optimizer.step()
                 self.optimizer.zero_grad()
             kl = output.get("kl", torch.zeros_like(loss))
-            terms += torch.stack([loss, task_loss, kl]).detach().float() / len(batches)
+            terms += torch.stack([loss, task_loss, kl, consistency]).detach().float() / len(batches)
         return terms, norm
 
-    def weights(self, batches: list[Batch]) -> list[Tensor] | list[float]:
+    def weights(self, batches: list[Batch]) -> Sequence[Tensor | float]:
         """Return the weight of each batch in the loss of a step, so that the step does not depend on its division.
 
         A loss over tokens is the mean of its batch, and batches have different numbers of tokens.
@@ -200,6 +212,8 @@ class Loop:
         saves = better or last or self.state.stopped or step % self.recipe.save_steps == 0
         if saves or step % self.recipe.logging_steps == 0:  # a resumed run could not restore unfinished averages
             self.logger.log_averages(step, **self.values(norm))
+        if self.accelerator.is_main_process:
+            self.members.save(step, self.unwrapped)  # before a checkpoint, from which training might resume
         if saves:
             self.manager.save()
         self.logger.start_timer()

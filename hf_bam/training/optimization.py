@@ -54,11 +54,15 @@ def warmup_steps(recipe: Recipe, total: int) -> int:
     return min(math.ceil(steps), total)
 
 
-def learning_rate_factor(step: int, warmup: int, total: int) -> float:
-    """Return the learning rate of a step (from 0) relative to its peak: linear warmup, then linear decay to 0."""
+def learning_rate_factor(step: int, warmup: int, total: int, tail: int = 0) -> float:
+    """Return the learning rate of a step (from 0) relative to its peak: linear warmup, then linear decay to 0.
+
+    Args:
+        tail: number of steps, at the end, that keep the rate that they begin with.
+    """
     if step < warmup:
         return (step + 1) / warmup
-    return (total - step) / max(1, total - warmup)
+    return min(1.0, (total - min(step, total - tail)) / max(1, total - warmup))
 
 
 def set_learning_rate(optimizer: Optimizer, factor: float) -> None:

@@ -59,6 +59,19 @@ class Recipe:
     """Examples per evaluation batch on each process."""
     early_stopping_patience: int | None = setting(None, least=1)
     """Evaluations without a better score after which training stops. none: no early stopping."""
+    consistency: float = setting(0.0, least=0)
+    """Weight of the symmetric KL between the predictions of two samples of the same batch. Above 0, an example goes
+    through the model twice in one forward pass."""
+    num_train_samples: int = setting(1, least=1)
+    """Samples per training example, M, in the bound -log mean_m p(y | x, W_m). An example goes through the model M
+    times in one forward pass."""
+    ensemble_checkpoints: int = setting(0, least=0)
+    """Models to save as members of an ensemble, evenly spaced over the end of training, where the learning rate stays
+    constant. 0: no ensemble, and a learning rate that decays to 0."""
+    ensemble_tail: float = setting(0.25, above=0, most=1)
+    """Fraction of the optimizer steps with a constant learning rate, if there are ensemble_checkpoints."""
+    average_checkpoints: bool = False
+    """Give the model the mean of the weights of the ensemble_checkpoints, instead of the best weights."""
     save_steps: int = setting(500, least=1)
     """Optimizer steps between checkpoints. Every evaluation with a better score saves one, too."""
     save_total_limit: int = setting(1, least=1)
@@ -84,6 +97,13 @@ class Recipe:
             if "int" in type_name(item) and isinstance(value, float) and value.is_integer():
                 object.__setattr__(self, item.name, int(value))  # 1e4 is a float in YAML and on a command line
         check_fields(self)
+        if self.ensemble_checkpoints and self.early_stopping_patience is not None:
+            raise ValueError(
+                f"ensemble_checkpoints={self.ensemble_checkpoints} and early_stopping_patience="
+                f"{self.early_stopping_patience} cannot be combined: the members are models of the last steps."
+            )
+        if self.average_checkpoints and not self.ensemble_checkpoints:
+            raise ValueError("average_checkpoints=True and ensemble_checkpoints=0 leave no weights to average.")
         if not isinstance(self.bam, BamConfig):
             object.__setattr__(self, "bam", bam_config(self.bam))
 

@@ -151,6 +151,7 @@ class Run:
             data.train, held_out = holdout_split(data.train, self.job.holdout)
             data.evaluation = {"holdout": held_out, **data.evaluation}
         data.test = {name: subsample(rows, limit) for name, rows in data.test.items()}
+        data.ood = {name: subsample(rows, limit) for name, rows in data.ood.items()}
         self.rows = {name: len(rows) for name, rows in data.sets.items()}
         self.log(f"{self.task.name}: " + ", ".join(f"{number} rows in {name}" for name, number in self.rows.items()))
         return data
@@ -183,8 +184,9 @@ class Run:
         self.accelerator.init_trackers("hf_bam", {key: str(value) for key, value in self.job.to_dict().items()})
         start = time.perf_counter()
         state = loop.run(resume)
-        seconds = time.perf_counter() - start
-        return {"rows": self.rows, "steps": state.step, "best": state.best, "seconds": round(seconds, 1)}
+        seconds, self.members = time.perf_counter() - start, loop.members
+        about = {"rows": self.rows, "steps": state.step, "best": state.best, "seconds": round(seconds, 1)}
+        return about | ({"members": list(loop.members.steps)} if loop.members.steps else {})
 
     def describe(self, loop: Loop) -> str:
         """Return the main settings on one line."""
@@ -221,8 +223,18 @@ class Run:
     ) -> dict[str, Uncertainty]:
         """Measure the uncertainty on every labelled set; the deterministic results are those of the evaluation."""
         found: dict[str, Uncertainty] = {}
+        members = self.members.load(model) if self.recipe.num_samples else []
         for name, rows in data.evaluation.items() if self.recipe.num_samples else ():
-            found[name] = measure_uncertainty(self.task, model, tokenizer, rows, self.recipe, self.evaluated[name])
+            found[name] = measure_uncertainty(
+                self.task,
+                model,
+                tokenizer,
+                rows,
+                self.recipe,
+                deterministic=self.evaluated[name],
+                members=members,
+                ood=data.ood.get(name),
+            )
             self.log(f"\nUncertainty on {name}\n{tables.as_text(found[name].table)}")
         return found
 
@@ -235,6 +247,8 @@ class Run:
             (self.folder / "model" / "README.md").write_text(card, encoding="utf-8")
         if hub_model_id is not None:
             self.log(f"\nPushed to {publishing.push(trained.model, trained.tokenizer, hub_model_id, card)}")
-        written = [result.write(), self.folder / "model", *pages]
+        for folder in self.members.folders:
+            trained.tokenizer.save_pretrained(folder)
+        written = [result.write(), self.folder / "model", *self.members.folders, *pages]
         Checkpoints(self.folder / "checkpoints").clear()
         self.log("\nWritten: " + ", ".join(map(str, written)))

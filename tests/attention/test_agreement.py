@@ -113,7 +113,7 @@ def test_large_scores(monkeypatch, path):
         assert_agrees(case, tolerance=5e-5)
 
 
-def test_two_masks_are_refused():
+def test_two_masks_are_an_error():
     with pytest.raises(ValueError, match="two masks"):
         AttentionMask((B, H, T, S), torch.ones(1, 1, 1, S, dtype=torch.bool), causal=True)
 

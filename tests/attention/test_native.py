@@ -69,7 +69,7 @@ def test_without_a_place_to_write_to_torch_does_it(monkeypatch, folder):
     assert build() is None
 
 
-def test_running_without_it_is_refused(monkeypatch):
+def test_running_without_it_is_an_error(monkeypatch):
     monkeypatch.setattr(native, "library", lambda: None)
     with pytest.raises(RuntimeError, match="install a C compiler"):
         native.run(native.Call())

@@ -204,6 +204,12 @@ def test_a_call_goes_to_the_first_backend_that_supports_it(options, expected):
     assert backend_for(_Call(dict(options)).build()) is BACKENDS[expected]
 
 
+def test_a_prior_that_the_kernel_does_not_know_goes_to_blocks():
+    layer = BamLayer(FAMILIES["lognormal"](prior_location="median"), Runtime(), head_dim=4)
+    call = _Call({"layer": layer}).build()
+    assert backend_for(call) is BACKENDS["blocks"]
+
+
 def test_a_family_of_another_stage_goes_to_the_matrix(family):
     if family.stage == "scores":
         return

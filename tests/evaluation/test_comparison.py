@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score, average_precision_score, brier_score
 from torchmetrics.functional.classification import multiclass_calibration_error
 
 import hf_bam
-from hf_bam.evaluation.comparison import compare
+from hf_bam.evaluation.comparison import Predicted, compare
 from hf_bam.prediction import BamPredictor, Dropout, Ensemble, Plain, Predictor
 
 from ..models import bert
@@ -63,6 +63,23 @@ def test_one_row_for_each_method_with_the_same_measures(predictors):
     assert rows["BAM, adaptive"]["samples"] < 32
     assert result.outcomes["BAM"].samples.shape == (8, 40, 3)
     assert set(result.ood) == set(predictors)
+
+
+def test_given_results_are_measured_without_another_prediction(predictors):
+    """Every second input, with half of the time; out-of-distribution inputs are predicted by their predictor."""
+    plain, ood = predictors["plain"], ["something else", "so it goes"]
+    given = Predicted(plain, plain(TEXTS), seconds=8.0).select(range(0, 40, 2))
+    calls = []
+    plain.sampler.model.register_forward_hook(lambda module, args, output: calls.append(len(output.logits)))
+    result = compare({"plain": given}, TEXTS[::2], LABELS[::2], ood=ood)
+    assert calls == [2]
+    assert result.table[0]["seconds"] == 4.0
+    again = compare({"plain": plain}, TEXTS[::2], LABELS[::2], ood=ood)
+    for name, value in again.table[0].items():
+        if name not in ("method", "seconds"):
+            assert result.table[0][name] == pytest.approx(value, abs=1e-6, nan_ok=True), name
+    with pytest.raises(ValueError, match="There are 20 results for 40 inputs"):
+        compare({"plain": given}, TEXTS, LABELS)
 
 
 def test_the_table_can_be_printed(predictors):

@@ -16,7 +16,7 @@ from torch import distributions
 from hf_bam.families import Lognormal, Weibull
 from hf_bam.objective import kl_divergence, register_kl
 from hf_bam.objective.kl import _PAIRS
-from hf_bam.priors import Gamma, LognormalPrior
+from hf_bam.priors import Gamma, LognormalPrior, MedianLognormalPrior
 
 from ..families.test_lognormal import scipy_lognormal
 from ..families.test_weibull import scipy_weibull
@@ -26,6 +26,7 @@ PAIRS = [
     (Weibull(5.0), Gamma(0.01, prior_shape="psi")),
     (Weibull(5.0), Gamma(2.0, alpha=0.3)),
     *((Lognormal(q), LognormalPrior(p)) for q, p in itertools.product((1e-3, 0.3, 1.5), (0.1, 1.0))),
+    *((Lognormal(q), MedianLognormalPrior(p)) for q, p in ((0.3, 1.0), (1e-15, 1e15))),
 ]
 
 
@@ -85,6 +86,26 @@ def test_two_lognormals_by_numerical_integration_and_by_torch(sigma, sigma_prior
             distributions.LogNormal(log_psi - sigma_prior**2 / 2, sigma_prior),
         )
         assert ours.item() == pytest.approx(theirs.item(), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("sigma", [1e-3, 0.5])
+@pytest.mark.parametrize("sigma_prior", [0.05, 3.0])
+def test_the_lognormal_prior_with_a_given_median(sigma, sigma_prior):
+    log_mean, log_psi = torch.empty(2, 100, dtype=torch.float64).uniform_(-9, 0)
+    prior = distributions.LogNormal(log_psi, sigma_prior)
+    torch.testing.assert_close(prior.icdf(torch.tensor(0.5)), log_psi.exp())
+    posterior = distributions.LogNormal(log_mean - sigma**2 / 2, sigma)
+    torch.testing.assert_close(posterior.mean, log_mean.exp())
+    ours = kl_divergence(Lognormal(sigma), MedianLognormalPrior(sigma_prior), log_mean, log_psi)
+    torch.testing.assert_close(ours, distributions.kl_divergence(posterior, prior))
+
+
+def test_a_flat_lognormal_prior_is_a_constant():
+    log_mean = torch.tensor([-5.0, -0.1], requires_grad=True)
+    kl = kl_divergence(Lognormal(1e-6), MedianLognormalPrior(1e15), log_mean, torch.tensor([-1.0, -1.0]))
+    torch.testing.assert_close(kl, torch.full((2,), math.log(1e21) - 0.5))
+    kl.sum().backward()
+    assert log_mean.grad.abs().max() < 1e-25
 
 
 def test_kl_is_zero_where_posterior_and_prior_coincide():

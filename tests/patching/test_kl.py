@@ -22,7 +22,7 @@ def architecture(request):
     return TEXT[request.param]
 
 
-def widen(batch, by):
+def pad_right(batch, by):
     """The same batch, padded further on the right."""
     fill = {"input_ids": PAD, "attention_mask": 0, "labels": -100}
     return {name: pad(x, (0, by), value=fill[name]) if x.dim() == 2 else x for name, x in batch.items()}
@@ -83,7 +83,7 @@ def test_further_padding_changes_nothing(architecture, noise, family, reduction)
     settings = {"noise": noise, "family": family, "kl_reduction": reduction}
     settings |= {"k": 1e8} if family == "weibull" else {"sigma": 1e-8}
     model, batch = hf_bam.patch(architecture.build().double(), **settings).train(), architecture.batch()
-    narrow, wide = model(**batch), model(**widen(batch, 5))
+    narrow, wide = model(**batch), model(**pad_right(batch, 5))
     torch.testing.assert_close(narrow.kl, wide.kl, rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(narrow.task_loss, wide.task_loss, rtol=1e-6, atol=1e-9)
 
@@ -92,7 +92,7 @@ def test_further_padding_changes_nothing_for_multiple_choice():
     """Its inputs are (B, choices, L), and every choice is an example."""
     model = hf_bam.patch(BertForMultipleChoice(bert().config).double(), k=1e8).train()
     flat = text((7, 5, 3, 6))
-    narrow, wide = ({name: x.reshape(2, 2, -1) for name, x in batch.items()} for batch in (flat, widen(flat, 4)))
+    narrow, wide = ({name: x.reshape(2, 2, -1) for name, x in batch.items()} for batch in (flat, pad_right(flat, 4)))
     labels = torch.tensor([0, 1])
     torch.testing.assert_close(model(**narrow, labels=labels).kl, model(**wide, labels=labels).kl, rtol=1e-6, atol=0)
 
@@ -190,14 +190,14 @@ def test_unpatching_and_patching_again_under_checkpointing():
     assert hf_bam.unpatch(model)(**batch).loss.requires_grad
 
 
-def test_reentrant_checkpointing_is_refused():
+def test_reentrant_checkpointing_is_an_error():
     model = hf_bam.patch(bert()).train()
     model.gradient_checkpointing_enable({"use_reentrant": True})
     with pytest.raises(ValueError, match="use_reentrant=True loses the gradient of the KL"):
         model(**classification())
 
 
-def test_key_noise_in_a_layer_without_its_model_is_refused():
+def test_key_noise_in_a_layer_without_its_model_is_an_error():
     model = hf_bam.patch(bert(), noise="key").train()
     with pytest.raises(RuntimeError, match="only the forward of the transformers model knows"):
         model.bert.encoder.layer[0](torch.randn(1, 4, 32))

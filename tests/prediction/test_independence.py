@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from transformers import BertForQuestionAnswering, BertForTokenClassification
 
 import hf_bam
@@ -278,3 +279,14 @@ def test_seeds_of_texts_are_those_of_their_content():
     assert len(seeds) == 30
     assert all(-(2**63) <= seed < 2**63 for seed in seeds)
     assert content_seed(0, json.loads('"\\ud800"')) != content_seed(0, "x")  # half a surrogate pair is a string, too
+
+
+def test_uniform_numbers_of_texts_are_those_of_their_content():
+    from hf_bam.prediction.inputs import content_seed, content_uniform
+
+    numbers = np.array([content_uniform(0, f"text {i}") for i in range(4000)])
+    assert stats.kstest(numbers, "uniform").pvalue > 1e-3
+    others = [np.array([content_uniform(1, f"text {i}") for i in range(4000)])]
+    others.append(np.array([content_seed(0, f"text {i}") for i in range(4000)], dtype=float))
+    assert all(abs(np.corrcoef(numbers, other)[0, 1]) < 0.06 for other in others)
+    assert numbers[0] == content_uniform(0, "text 0")

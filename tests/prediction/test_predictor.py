@@ -238,6 +238,16 @@ def test_invalid_settings_are_errors(model, tokenizer):
         BamPredictor(bert(), tokenizer)
 
 
+def test_batches_have_texts_of_similar_numbers_of_tokens(model, tokenizer):
+    few, many = "beautiful station", "a b c d e f g h i"  # the same number of characters
+    widths = []
+    model.register_forward_pre_hook(
+        lambda module, args, kwargs: widths.append(kwargs["input_ids"].shape[1]), with_kwargs=True
+    )
+    Predictor(Plain(model), tokenizer, batch_size=2)([many, few, many, few])
+    assert widths == [4, 11]
+
+
 def test_nothing_in_nothing_out(model, tokenizer):
     assert len(BamPredictor(model, tokenizer)([])) == 0
 

@@ -51,6 +51,8 @@ def test_both_spellings():
 def test_another_family_than_the_recipes():
     made = job("glue", "--task_name", "mrpc", "--recipe", "fast", "--family", "lognormal", "--sigma", "0.5").recipe.bam
     assert made == BamConfig(family="lognormal", sigma=0.5)
+    made = job("squad", "--recipe", "fast", "--family", "multinomial", "--counts", "8").recipe.bam
+    assert made == BamConfig(family="multinomial", counts=8)
 
 
 def test_tasks_and_seeds():

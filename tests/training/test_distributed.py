@@ -15,6 +15,7 @@ from .cases import NO_DROPOUT, classifier, collate, examples, pairs, same, trans
 from .test_loop import close
 from .test_resume import Stopped, score, stopping_at
 from .test_run import SHORT, results
+from .test_sampled_loss import quiet
 
 RECIPE = Recipe(
     learning_rate=5e-3,
@@ -25,9 +26,13 @@ RECIPE = Recipe(
     logging_steps=1,
     eval_steps=4,
 )
+SAMPLES = {"consistency": 0.7, "num_train_samples": 2, "learning_rate": 1e-3}
+ENSEMBLE = {"ensemble_checkpoints": 2, "ensemble_tail": 0.7, "average_checkpoints": True}
 DETERMINISTIC = {
-    "classifier": (lambda: classifier(plain=True, **NO_DROPOUT), examples),
-    "translator": (translator, pairs),
+    "classifier": (lambda: classifier(plain=True, **NO_DROPOUT), examples, RECIPE),
+    "translator": (translator, pairs, RECIPE),
+    "samples": (lambda: quiet(translator()), pairs, RECIPE.replace(**SAMPLES)),
+    "ensemble": (lambda: classifier(plain=True, **NO_DROPOUT), examples, RECIPE.replace(**ENSEMBLE)),
 }
 """Models without noise, whose weights do not depend on the division of the work."""
 
@@ -35,8 +40,8 @@ DETERMINISTIC = {
 def work(folder, custom):
     """Train and run commands, in each process."""
     folder = Path(folder)
-    for name, (make, rows) in DETERMINISTIC.items():
-        train(model := make(), rows(), collate, RECIPE, folder / name)
+    for name, (make, rows, recipe) in DETERMINISTIC.items():
+        train(model := make(), rows(), collate, recipe, folder / name)
         save_weights(model, folder / f"{name}.pt")
     best_model = BestModelTracker(score, "score")
     train(model := classifier(), examples(), collate, RECIPE, folder / "noisy", best_model=best_model)
@@ -82,8 +87,8 @@ def folder(custom, tmp_path_factory):
 @pytest.mark.parametrize("name", DETERMINISTIC)
 def test_the_same_weights_as_one_process(folder, name, tmp_path):
     """Also if the processes have different numbers of tokens."""
-    make, rows = DETERMINISTIC[name]
-    train(model := make(), rows(), collate, RECIPE, tmp_path)
+    make, rows, recipe = DETERMINISTIC[name]
+    train(model := make(), rows(), collate, recipe, tmp_path)
     for other in read(folder / f"{name}.pt"):
         close(weights(model), other)
 

@@ -50,6 +50,13 @@ def test_linear_warmup_and_decay():
     assert learning_rate_factor(2, 3, 3) == 1.0
 
 
+def test_a_constant_tail():
+    factors = [learning_rate_factor(step, 4, 12, tail=3) for step in range(12)]
+    assert factors[:9] == [learning_rate_factor(step, 4, 12) for step in range(9)]
+    assert factors[9:] == [3 / 8] * 3
+    assert [learning_rate_factor(step, 2, 4, tail=4) for step in range(4)] == [0.5, 1.0, 1.0, 1.0]
+
+
 def test_warmup_is_a_number_or_a_fraction():
     assert warmup_steps(Recipe(warmup_steps=0.1), 55) == 6
     assert warmup_steps(Recipe(warmup_steps=200), 800) == 200

@@ -14,8 +14,8 @@ from hf_bam.training import Recipe
         ("learning_rate", float("nan"), "a number"),
         ("batch_size", 2.5, "a whole number, 1 or above"),
         ("batch_size", True, "a whole number"),
-        ("max_steps", 0, "a whole number, 1 or above or none"),
-        ("dropout", 1.5, "a number, 0 or above, 1 at most or none"),
+        ("max_steps", 0, "a whole number, 1 or above, or none"),
+        ("dropout", 1.5, "a number, 0 or above, 1 at most, or none"),
         ("num_train_epochs", None, "above 0"),
         ("precision", "fp8", "'fp32', 'bf16', 'fp16'"),
         ("group_by_length", "yes", "true or false"),
@@ -25,6 +25,18 @@ from hf_bam.training import Recipe
 def test_wrong_values(field, value, words):
     with pytest.raises(ValueError, match=rf"Recipe\.{field}=.* is not valid; .*{words}"):
         Recipe(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"ensemble_checkpoints": 3, "early_stopping_patience": 2}, "=3 and early_stopping_patience=2 cannot be"),
+        ({"average_checkpoints": True}, "average_checkpoints=True and ensemble_checkpoints=0 leave no weights"),
+    ],
+)
+def test_fields_that_exclude_each_other(fields, words):
+    with pytest.raises(ValueError, match=words):
+        Recipe(**fields)
 
 
 def test_unknown_fields():

@@ -80,7 +80,9 @@ def test_every_task_has_a_recipe(recipe, task):
     columns = {"text_column": "a", "label_column": "b"} if task == "custom" else {}
     job = resolve({"task_name": task, "model_name_or_path": "scratch", "recipe": recipe, "options": columns})
     assert job.recipe.max_steps or job.recipe.num_train_epochs
-    assert job.recipe.freeze_embeddings == (recipe == "fast" and task not in ("cola", "sst-2", "translation"))
+    assert job.recipe.freeze_embeddings == (
+        recipe == "fast" and task not in ("clinc150", "cola", "sst-2", "translation")
+    )
 
 
 def test_later_layers_override_earlier_ones():
@@ -160,7 +162,7 @@ def test_resolve_takes_written_settings(tmp_path):
         ({"seed": "0"}, "seed='0' is not valid; it must be a whole number"),
         ({"seed": 1.0}, "seed=1.0 is not valid; it must be a whole number"),
         ({"seed": True}, "seed=True is not valid; it must be a whole number"),
-        ({"limit": "1_000"}, "Job.limit='1_000' is not valid; it must be a whole number, 1 or above or none"),
+        ({"limit": "1_000"}, "Job.limit='1_000' is not valid; it must be a whole number, 1 or above, or none"),
         ({"eval_limit": -3}, "eval_limit=-3 is not valid"),
         ({"holdout": 2.5}, "holdout=2.5 is not valid"),
         ({"model_name_or_path": 5}, "model_name_or_path=5 is not valid; it must be text"),

@@ -9,6 +9,7 @@ import pytest
 import hf_bam
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
+SAMPLES = ["--consistency", 0.5, "--num_train_samples", 2]
 SHORT = ["--recipe", "fast", "--max_steps", "3", "--batch_size", "4", "--samples", "2", "--no_report"]
 
 
@@ -33,14 +34,23 @@ def question(number, answered=True):
     return {"context": context, "qas": [{"id": f"q{number}", "question": "Where?", "answers": answers}]}
 
 
-@pytest.mark.parametrize(("version", "exact"), [("1.1", "exact_match"), ("2.0", "exact")])
-def test_squad(version, exact, run, model_folder, tmp_path):
+@pytest.mark.parametrize(("version", "exact", "options"), [("1.1", "exact_match", []), ("2.0", "exact", SAMPLES)])
+def test_squad(version, exact, options, run, model_folder, tmp_path):
     for name, numbers in {"train": range(9), "dev": range(9, 14)}.items():
         paragraphs = [question(number, version == "1.1" or number % 2 == 0) for number in numbers]
         content = json.dumps({"version": version, "data": [{"title": "films", "paragraphs": paragraphs}]})
         (tmp_path / f"{name}-v{version}.json").write_text(content)
     found, folder = run(
-        "run_squad", "--version", version, "--model", model_folder, "--data_dir", tmp_path, "--max_length", 32
+        "run_squad",
+        "--version",
+        version,
+        "--model",
+        model_folder,
+        "--data_dir",
+        tmp_path,
+        "--max_length",
+        32,
+        *options,
     )
     assert found["task"] == f"squad-{version}"
     assert {exact, "f1"} <= found["scores"]["dev"].keys()
@@ -56,7 +66,7 @@ def test_squad(version, exact, run, model_folder, tmp_path):
 def test_translation(run):
     languages = ["--dataset", "language", "--source", "en", "--target", "qaa", "--limit", 12]
     sizes = ["--vocabulary", 120, "--width", 16, "--heads", 2, "--layers", 1, "--max_target_length", 12]
-    found, folder = run("run_translation", *languages, *sizes, "--num_beams", 2)
+    found, folder = run("run_translation", *languages, *sizes, "--num_beams", 2, *SAMPLES)
     assert found["task"] == "en-qaa"
     assert {"bleu", "chrf", "ter"} == found["scores"]["test"].keys()
     assert found["uncertainty"]["test"][1]["entropy"] > 0
@@ -94,7 +104,8 @@ def test_regression(run, model_folder, tmp_path):
         rows = [json.dumps({"text": f"{'good ' * (i % 5)}film", "stars": i % 5}) for i in range(12)]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
     columns = ["--text_column", "text", "--label_column", "stars", "--regression"]
-    found, _ = run("run_glue", "--task", "custom", "--model", model_folder, "--data_dir", tmp_path, *columns)
+    options = ["--model", model_folder, "--data_dir", tmp_path, *columns, *SAMPLES]
+    found, _ = run("run_glue", "--task", "custom", *options)
     mean, drawn = found["uncertainty"]["validation"]
     assert mean["pearson"] == pytest.approx(found["scores"]["validation"]["pearson"], abs=1e-4)
     assert drawn["crps"] > 0

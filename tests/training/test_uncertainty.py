@@ -86,7 +86,7 @@ def test_results_of_the_evaluation_are_measured_without_another_pass(tokenizer, 
     done = evaluator(TASK, tokenizer, recipe).evaluate(model, rows)
     samplings = []
     model.register_forward_hook(lambda module, args, output: samplings.append(model._bam.runtime.sampling))
-    found = measure_uncertainty(TASK, model, tokenizer, rows, recipe, done)
+    found = measure_uncertainty(TASK, model, tokenizer, rows, recipe, deterministic=done)
     assert samplings
     assert None not in samplings  # no deterministic pass
     # Of the rows with a text (0, 1, 3, 4), three evenly spaced ones.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,10 +15,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ...attention.noise import new_seed
 from ...patching.state import base_model
 from ..batched import Inputs
+from ..calibration import Calibration
 from ..inputs import Text, content_seed, tokenize
 from ..results import Array
 from ..samplers import Sampler
 from ..settings import Settings
+
+NOT_FITTED = Calibration()
 
 
 class Head(ABC):
@@ -28,22 +31,38 @@ class Head(ABC):
         adaptive: the head supports adaptive sampling.
         columns: names of the texts of an input in a table or a dictionary.
         optional: name of a further text, which may be absent.
+        calibration: what was fitted for the predictor.
     """
 
     adaptive: ClassVar[bool] = False
     columns: ClassVar[tuple[str, ...]] = ("text",)
     optional: ClassVar[str | None] = "text_pair"
 
-    def __init__(self, sampler: Sampler, tokenizer: PreTrainedTokenizerBase, settings: Settings) -> None:
+    def __init__(
+        self,
+        sampler: Sampler,
+        tokenizer: PreTrainedTokenizerBase,
+        settings: Settings,
+        calibration: Calibration = NOT_FITTED,
+    ) -> None:
         self.sampler = sampler
         self.tokenizer = tokenizer
         self.settings = settings
+        self.calibration = calibration
         self.num_samples = min(settings.num_samples, sampler.limit or settings.num_samples)
         self.seed = new_seed() if settings.seed is None else settings.seed
 
     @property
     def labels(self) -> list[str]:
         return labels_of(self.sampler.model)
+
+    @classmethod
+    def num_outputs(cls, model: PreTrainedModel) -> int | None:
+        """Return the number of logits of a text or token, by which the sampler finds the features before them.
+
+        None: the head does not take its features from the sampler.
+        """
+        return int(model.config.num_labels)
 
     @abstractmethod
     def predict(self, batch: Sequence[Any]) -> list[Any]:
@@ -52,6 +71,11 @@ class Head(ABC):
     def seeds(self, batch: Sequence[Any]) -> Tensor:
         """Return a seed for each input, (B,), which depends on its content alone."""
         return torch.tensor([content_seed(self.seed, item) for item in batch], dtype=torch.int64)
+
+    def lengths(self, texts: Sequence[Text]) -> list[int]:
+        """Return the number of tokens of each text, without truncation."""
+        ids = tokenize(self.tokenizer, list(texts), verbose=False, add_special_tokens=False)["input_ids"]
+        return [len(own) for own in ids]
 
     def encode(self, texts: Sequence[Text], **options: Any) -> tuple[Inputs, list[bool], Any]:
         """Return model inputs, which texts are truncated, and the encoding itself."""
@@ -69,12 +93,43 @@ class Head(ABC):
         names = [name for name in self.tokenizer.model_input_names if name in encoding and name in accepted]
         return {name: encoding[name].to(self.sampler.model.device) for name in names}
 
-    def logits(self, inputs: Inputs, seeds: Tensor, num_samples: int | None = None, first: int = 0) -> Tensor:
-        """Return the logits of samples, (S, B, ...) in float64; raise `ValueError` where they are not finite."""
+    def draw(self, inputs: Inputs, seeds: Tensor, num_samples: int | None = None, first: int = 0) -> Inputs:
+        """Return the outputs of samples, (S, B, ...) each, with logits in float64.
+
+        Raises:
+            ValueError: if some logits are not finite.
+        """
         number = self.num_samples if num_samples is None else num_samples
-        logits = self.sampler.draw(inputs, number, seeds, first)["logits"].cpu().double()
+        output = self.sampler.draw(inputs, number, seeds, first)
+        logits = output["logits"].cpu().double()
         check_finite(logits.numpy())
-        return logits
+        return {**output, "logits": logits}
+
+    def features(self, batch: Sequence[Any]) -> Array:
+        """Return the features of the inputs in the deterministic model, (B, D)."""
+        return as_array(self.sampler.features(self.encode(batch)[0]))
+
+    def novelties(self, batch: Sequence[Any], drawn: Inputs | None = None) -> list[dict[str, Any]]:
+        """Return the fields of the results about the novelty of the inputs; none if it was not fitted.
+
+        Args:
+            drawn: outputs of samples of the batch; if the first of them is deterministic, its features are used.
+        """
+        if self.calibration.novelty is None:
+            return [{} for _ in batch]
+        return self.calibration.novelty.fields(self.known_features(batch, drawn))
+
+    def known_features(self, batch: Sequence[Any], drawn: Inputs | None) -> Array:
+        """Return the features in the deterministic model, from its outputs if there are some."""
+        if drawn is not None and self.sampler.limit is not None:
+            return as_array(drawn["features"][0])
+        return self.features(batch)
+
+    def ood_scores(self, batch: Sequence[Any]) -> list[dict[str, float]]:
+        """Return the scores of each input by name, see `hf_bam.evaluation.ood`."""
+        if self.calibration.novelty is None:
+            raise ValueError("Without classes there are no scores but novelty; call predictor.fit(inputs) first.")
+        return as_rows(self.calibration.novelty.scores(self.features(batch)))
 
     def probabilities(self, logits: Tensor) -> Array:
         """Return the softmax of logits at the temperature of the settings."""
@@ -92,6 +147,11 @@ def check_finite(outputs: Array) -> None:
     finite = np.isfinite(outputs).all(axis=(0, *range(2, outputs.ndim)))  # (B,)
     if not finite.all():
         raise ValueError(f"{(~finite).sum()} of {len(finite)} outputs are not finite: training has diverged.")
+
+
+def as_rows(columns: Mapping[str, Array]) -> list[dict[str, float]]:
+    """Return a dictionary of numbers for each input from columns (B,)."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
 
 
 def as_array(tensor: Tensor) -> Array:

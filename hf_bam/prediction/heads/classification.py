@@ -9,25 +9,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...evaluation.conformal import prediction_sets
+from ...evaluation.ood import class_scores, sample_scores
 from ..adaptive import decide_early, schedule
 from ..batched import Inputs
-from ..inputs import Text
-from ..results import Array, Uncertainty, uncertainties
-from .base import Head
+from ..inputs import Text, content_uniform
+from ..results import Array, Fitted, Uncertainty, uncertainties
+from .base import Head, as_array, as_rows
 
 
-@dataclass(frozen=True)
-class Classification(Uncertainty):
+@dataclass(frozen=True, repr=False)
+class Classification(Fitted, Uncertainty):
     """A label of a text.
 
     Attributes:
         truncated: the text is longer than `max_length`.
         samples: (S, C) probabilities.
+        prediction_set: labels, most probable first, that contain the true one with the probability that
+            `predictor.conformal` was given; None without it. It may be empty.
+        answered: the entropy is not larger than the threshold of `predictor.abstain`; None without it.
     """
 
     label: str
     truncated: bool
     samples: Array = field(repr=False)
+    prediction_set: list[str] | None = None
+    answered: bool | None = None
 
     @property
     def prediction(self) -> int:
@@ -43,18 +50,42 @@ class SequenceClassification(Head):
     def predict(self, batch: Sequence[Text]) -> list[Classification]:
         inputs, truncated, _ = self.encode(batch)
         test = (self.settings.threshold, self.settings.paired)
+        drawn: Inputs | None = None
         if self.settings.adaptive and self.num_samples > 1:
             samples, decisions = self.sample_adaptively(inputs, self.seeds(batch))
             own = [uncertainties(x[:, None], *test)[0] for x in samples]
             own = [replace(one, significant=bool(decision)) for one, decision in zip(own, decisions, strict=True)]
         else:
-            together = self.probabilities(self.logits(inputs, self.seeds(batch)))  # (S, B, C)
+            drawn = self.draw(inputs, self.seeds(batch))
+            together = self.probabilities(drawn["logits"])  # (S, B, C)
             samples, own = list(together.swapaxes(0, 1)), uncertainties(together, *test)
         labels = self.labels
-        return [
-            Classification.make(one, label=labels[int(x.mean(axis=0).argmax())], truncated=cut, samples=x)
-            for one, x, cut in zip(own, samples, truncated, strict=True)
+        results = [
+            Classification.make(one, label=labels[int(x.mean(axis=0).argmax())], truncated=cut, samples=x, **novelty)
+            for one, x, cut, novelty in zip(own, samples, truncated, self.novelties(batch, drawn), strict=True)
         ]
+        return self.with_guarantees(batch, results)
+
+    def with_guarantees(self, batch: Sequence[Text], results: list[Classification]) -> list[Classification]:
+        """Return the results with prediction sets and abstention, as far as they were fitted."""
+        if (sets := self.calibration.sets) is not None and results:
+            mean = np.stack([result.samples.mean(axis=0) for result in results])  # (B, C)
+            uniform = np.array([content_uniform(self.seed, item) for item in batch])
+            rows = zip(results, prediction_sets(mean, uniform, sets.threshold), np.argsort(-mean, axis=1), strict=True)
+            labels = self.labels
+            results = [replace(one, prediction_set=[labels[i] for i in order if own[i]]) for one, own, order in rows]
+        if (rule := self.calibration.abstention) is not None:
+            results = [replace(result, answered=result.entropy <= rule.threshold) for result in results]
+        return results
+
+    def ood_scores(self, batch: Sequence[Text]) -> list[dict[str, float]]:
+        drawn = self.draw(self.encode(batch)[0], self.seeds(batch))
+        columns = class_scores(drawn["logits"].numpy(), self.probabilities(drawn["logits"]))
+        if (fit := self.calibration.novelty) is not None:
+            columns |= fit.scores(self.known_features(batch, drawn))
+            if len(samples := as_array(drawn["features"])) > 1:
+                columns |= sample_scores(fit.gaussians, samples)
+        return as_rows(columns)
 
     def sample_adaptively(self, inputs: Inputs, seeds: Tensor) -> tuple[list[Array], Array]:
         """Return as many samples of each input as its decision needs, and the decisions."""
@@ -68,7 +99,7 @@ class SequenceClassification(Head):
         for look in looks:
             rows = torch.from_numpy(pending)
             part = {name: tensor[rows.to(tensor.device)] for name, tensor in inputs.items()}
-            fresh = self.probabilities(self.logits(part, seeds[rows], look - drawn, drawn))
+            fresh = self.probabilities(self.draw(part, seeds[rows], look - drawn, drawn)["logits"])
             for position, index in enumerate(pending):
                 samples[index] = np.concatenate([samples[index], fresh[:, position]])
             drawn = look

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from ...attention.layer import BamLayer
 from ...evaluation.metrics import pairwise_agreement
+from ...patching.state import base_model
 from ..batched import Inputs
+from ..features import pooled
 from ..inputs import Text
-from ..results import Array, deviation
+from ..results import Array, Fitted, deviation
 from ..samplers import mean_mode, seeded
 from .base import Head, as_array, check_finite
 
@@ -26,8 +29,11 @@ class GeneratedToken:
     """A token of a generated text, with its uncertainty given the tokens before it.
 
     Attributes:
-        probability, std: mean and standard deviation of its probability over the samples.
-        entropy, aleatoric, epistemic: uncertainty of the distribution over the vocabulary, in nats.
+        probability: mean of its probability over the samples.
+        std: standard deviation of its probability over the samples.
+        entropy: total uncertainty of the distribution over the vocabulary, in nats.
+        aleatoric: aleatoric part of it.
+        epistemic: epistemic part of it.
     """
 
     text: str
@@ -38,14 +44,16 @@ class GeneratedToken:
     epistemic: float
 
 
-@dataclass(frozen=True)
-class Generation:
+@dataclass(frozen=True, repr=False)
+class Generation(Fitted):
     """A generated text.
 
     Attributes:
         text: output of the deterministic model.
         probability: geometric mean of the token probabilities under the average of the samples.
-        entropy, aleatoric, epistemic: total, aleatoric and epistemic uncertainty, means over the tokens.
+        entropy: total uncertainty, mean over the tokens.
+        aleatoric: aleatoric part of it.
+        epistemic: epistemic part of it.
         hypotheses: further texts, each generated from one sample.
         agreement: mean token overlap (F1) between the hypotheses; NaN without any.
         truncated: the input is longer than `max_length`.
@@ -76,6 +84,18 @@ class TextGeneration(Head):
     every step the disagreement between models would mix with the uncertainty of each of them.
     """
 
+    @classmethod
+    def num_outputs(cls, model: PreTrainedModel) -> None:
+        return None
+
+    def features(self, batch: Sequence[Text]) -> Array:
+        """Return the mean of the last hidden states of the encoder, or of a decoder that reads the input, (B, D)."""
+        inputs, _, _ = self.encode(batch, padding_side="right")
+        model = base_model(self.sampler.deterministic)
+        reader = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
+        with mean_mode(model):
+            return as_array(pooled(reader(**inputs).last_hidden_state, inputs.get("attention_mask")))
+
     def predict(self, batch: Sequence[Text]) -> list[Generation]:
         model = self.sampler.model
         seq2seq = bool(model.config.is_encoder_decoder)
@@ -92,10 +112,11 @@ class TextGeneration(Head):
         scored = self.score(inputs, ids, skip, seeds)
         with seeded(seed):
             texts = self.hypotheses(inputs, skip, seeds)
-        return [
+        results = [
             self.result(ids[i, skip:], kept[i], {name: x[..., i, :] for name, x in scored.items()}, texts[i], cut)
             for i, cut in enumerate(truncated)
         ]
+        return [replace(one, **novelty) for one, novelty in zip(results, self.novelties(batch), strict=True)]
 
     def up_to_end(self, ids: Tensor, skip: int) -> Tensor:
         """Return which of the generated tokens belong to the text, (B, L): up to the first end token, included."""

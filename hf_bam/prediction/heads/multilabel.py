@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from ..inputs import Text
-from ..results import Array, Uncertainty, uncertainties
+from ..results import Array, Fitted, Uncertainty, uncertainties
 from .base import Head, as_array
 
 
-@dataclass(frozen=True)
-class MultiLabel:
+@dataclass(frozen=True, repr=False)
+class MultiLabel(Fitted):
     """Labels of a text, each an independent choice between yes and no.
 
     Attributes:
@@ -41,11 +42,13 @@ class MultiLabelClassification(Head):
 
     def predict(self, batch: Sequence[Text]) -> list[MultiLabel]:
         inputs, truncated, _ = self.encode(batch)
-        samples = as_array((self.logits(inputs, self.seeds(batch)) / self.settings.temperature).sigmoid())  # (S, B, C)
-        return [self.result(samples[:, index], cut) for index, cut in enumerate(truncated)]
+        drawn = self.draw(inputs, self.seeds(batch))
+        samples = as_array((drawn["logits"] / self.settings.temperature).sigmoid()).swapaxes(0, 1)  # (B, S, C)
+        columns = (samples, truncated, self.novelties(batch, drawn))
+        return [self.result(own, cut, novelty) for own, cut, novelty in zip(*columns, strict=True)]
 
-    def result(self, samples: Array, truncated: bool) -> MultiLabel:
-        """Return the result of one text from its samples, (S, C)."""
+    def result(self, samples: Array, truncated: bool, novelty: dict[str, Any]) -> MultiLabel:
+        """Return the result of one text from its samples, (S, C), and the fields about its novelty."""
         yes_or_no = np.stack([1 - samples, samples], axis=-1)  # (S, C, 2)
         own = uncertainties(yes_or_no, self.settings.threshold, self.settings.paired)
         means = dict(zip(self.labels, samples.mean(axis=0).tolist(), strict=True))
@@ -56,4 +59,5 @@ class MultiLabelClassification(Head):
             truncated=truncated,
             num_samples=len(samples),
             samples=samples,
+            **novelty,
         )

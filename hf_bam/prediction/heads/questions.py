@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.special import logsumexp
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from ...attention.noise import derive
-from ..inputs import Text, chunks
-from ..results import Array, Uncertainty, deviation, uncertainties
+from ..inputs import Item, Text, chunks
+from ..results import Array, Fitted, Uncertainty, deviation, uncertainties
 from .base import Head, as_array, check_finite
 from .spans import Spans, in_context, joined, null_position, window_spans, window_strides, windows
 
@@ -25,9 +26,12 @@ class Candidate:
     """One of the best answers; an empty string is "no answer".
 
     Attributes:
-        start, end: characters of the context.
-        probability, std: mean and standard deviation over the samples.
-        start_logit, end_logit: mean logits of the first and the last token.
+        start: first character in the context.
+        end: character after the last one.
+        probability: mean over the samples.
+        std: standard deviation over the samples.
+        start_logit: mean logit of the first token.
+        end_logit: mean logit of the last token.
     """
 
     answer: str
@@ -39,12 +43,13 @@ class Candidate:
     end_logit: float
 
 
-@dataclass(frozen=True)
-class Answer(Uncertainty):
+@dataclass(frozen=True, repr=False)
+class Answer(Fitted, Uncertainty):
     """The answer to a question; an empty string is "no answer".
 
     Attributes:
-        start, end: characters of the context.
+        start: first character in the context.
+        end: character after the last one.
         n_best: the best spans, most probable first, and "no answer" among them if it is allowed. The uncertainty is
             that of the choice between all spans.
         null_probability: mean probability of "no answer"; NaN if it is not allowed.
@@ -76,27 +81,56 @@ class QuestionAnswering(Head):
     columns = ("question", "context")
     optional = None
 
+    @classmethod
+    def num_outputs(cls, model: PreTrainedModel) -> int:
+        return 2
+
     def predict(self, batch: Sequence[Text]) -> list[Answer]:
+        results = zip(self.by_stride(batch, self.answers), self.novelties(batch), strict=True)
+        return [replace(answer, **novelty) for answer, novelty in results]
+
+    def features(self, batch: Sequence[Text]) -> Array:
+        return np.stack(self.by_stride(batch, self.mean_features))
+
+    def by_stride(
+        self, batch: Sequence[Text], function: Callable[[Sequence[Pair], int], Sequence[Item]]
+    ) -> list[Item]:
+        """Return the results of a function of questions and the overlap of their windows, in the order of the batch.
+
+        The windows of a question do not depend on the others: those of one overlap are read together.
+        """
         pairs = [_pair(item) for item in batch]
         limits = (self.settings.max_length, self.settings.stride)
         strides = np.array(window_strides(self.tokenizer, [question for question, _ in pairs], *limits))
-        results: dict[int, Answer] = {}
-        # The windows of a question do not depend on the others: those of one overlap are read together.
+        results: dict[int, Item] = {}
         for stride in np.unique(strides):
             own = np.flatnonzero(strides == stride).tolist()
-            results |= zip(own, self.answers([pairs[index] for index in own], int(stride)), strict=True)
+            results |= zip(own, function([pairs[index] for index in own], int(stride)), strict=True)
         return [results[index] for index in range(len(pairs))]
 
-    def answers(self, batch: Sequence[Pair], stride: int) -> list[Answer]:
-        """Return the answers to questions whose windows overlap by `stride` tokens."""
+    def windows(self, batch: Sequence[Pair], stride: int) -> tuple[Any, Array]:
+        """Return the encoding of all windows and the index of the question of each, (W,)."""
         questions, contexts = zip(*batch, strict=True)
         options: dict[str, Any] = {"padding": True, "padding_side": "right", "return_tensors": "pt"}
         encoding = windows(self.tokenizer, questions, contexts, self.settings.max_length, stride, **options)
-        owners = encoding["overflow_to_sample_mapping"].numpy()
+        return encoding, encoding["overflow_to_sample_mapping"].numpy()
+
+    def mean_features(self, batch: Sequence[Pair], stride: int) -> list[Array]:
+        """Return the features of each question, (D,), means over its windows."""
+        encoding, owners = self.windows(batch, stride)
+        inputs = self.model_inputs(encoding)
+        parts = chunks(range(len(owners)), len(batch))
+        features = [as_array(self.sampler.features({name: x[rows] for name, x in inputs.items()})) for rows in parts]
+        together = np.concatenate(features)  # (W, D)
+        return [together[owners == index].mean(axis=0) for index in range(len(batch))]
+
+    def answers(self, batch: Sequence[Pair], stride: int) -> list[Answer]:
+        """Return the answers to questions whose windows overlap by `stride` tokens."""
+        encoding, owners = self.windows(batch, stride)
         numbers = torch.tensor([int((owners[:i] == owner).sum()) for i, owner in enumerate(owners)])
         start, end = self.logits_of(encoding, derive(self.seeds(batch)[owners], numbers), len(batch))  # (S, W, T)
         results = []
-        for index, context in enumerate(contexts):
+        for index, (_, context) in enumerate(batch):
             own = np.flatnonzero(owners == index).tolist()
             spans, null = self.spans(start, end, own, encoding, context)
             results.append(self.answer(spans, null, context))

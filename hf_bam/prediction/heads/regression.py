@@ -8,19 +8,21 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..inputs import Text
-from ..results import Array, deviation
-from .base import Head, as_array
+from ..results import Array, Fitted, deviation
+from .base import Head, as_array, as_rows
 
 
-@dataclass(frozen=True)
-class Regression:
+@dataclass(frozen=True, repr=False)
+class Regression(Fitted):
     """A number for a text.
 
     Attributes:
         value: mean of the samples.
         std: their standard deviation.
-        low, high: central interval of the samples at the predictor's `level`. It covers the uncertainty of the model,
-            not the noise of the targets.
+        low: lower end of the central interval of the samples at the predictor's `level`. The interval covers the
+            uncertainty of the model, not the noise of the targets. After `predictor.conformal` it contains the target
+            with the probability of that fit.
+        high: upper end of the interval.
         truncated: the text is longer than `max_length`.
         samples: (S,).
     """
@@ -43,19 +45,24 @@ class TextRegression(Head):
 
     def predict(self, batch: Sequence[Text]) -> list[Regression]:
         inputs, truncated, _ = self.encode(batch)
-        logits = self.logits(inputs, self.seeds(batch))
+        drawn = self.draw(inputs, self.seeds(batch))
+        logits = drawn["logits"]
         if logits.shape[-1] != 1:
             raise ValueError(f"A regression gives one number for a text; this model gives {logits.shape[-1]}.")
         samples = as_array(logits[..., 0])  # (S, B)
+        mean, std = samples.mean(axis=0), deviation(samples)
+        low, high = self.interval(samples, mean, std)
+        columns = {"value": mean, "std": std, "low": low, "high": high}
+        own = zip(as_rows(columns), truncated, samples.T, self.novelties(batch, drawn), strict=True)
+        return [
+            Regression(**numbers, truncated=cut, num_samples=len(x), samples=x, **novelty)  # type: ignore[arg-type]
+            for numbers, cut, x, novelty in own
+        ]
+
+    def interval(self, samples: Array, mean: Array, std: Array) -> tuple[Array, Array]:
+        """Return the ends of the intervals, (B,) each: those of the samples, (S, B), or conformal ones if fitted."""
+        if self.calibration.intervals is not None:
+            return self.calibration.intervals.intervals(mean, std)
         tail = (1 - self.settings.level) / 2
         low, high = np.quantile(samples, [tail, 1 - tail], axis=0)
-        columns = {"value": samples.mean(axis=0), "std": deviation(samples), "low": low, "high": high}
-        return [
-            Regression(
-                **{name: float(column[index]) for name, column in columns.items()},
-                truncated=cut,
-                num_samples=len(samples),
-                samples=samples[:, index],
-            )
-            for index, cut in enumerate(truncated)
-        ]
+        return low, high

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..inputs import Text
-from ..results import Array, Uncertainty, uncertainties
+from ..results import Array, Fitted, Uncertainty, uncertainties
 from .base import Head
 
 
@@ -22,8 +22,8 @@ class Token(Uncertainty):
     end: int
 
 
-@dataclass(frozen=True)
-class Tokens:
+@dataclass(frozen=True, repr=False)
+class Tokens(Fitted):
     """Labels of the tokens of a text.
 
     Attributes:
@@ -53,13 +53,17 @@ class TokenClassification(Head):
             )
         wanted = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
         inputs, truncated, encoding = self.encode(batch, **wanted)
-        samples = self.probabilities(self.logits(inputs, self.seeds(batch)))  # (S, B, T, C)
+        drawn = self.draw(inputs, self.seeds(batch))
+        samples = self.probabilities(drawn["logits"])  # (S, B, T, C)
+        novelties = self.novelties(batch, drawn)
         results = []
         for index, text in enumerate(batch):
             kept = np.flatnonzero(encoding["special_tokens_mask"][index].numpy() == 0)
             offsets = encoding["offset_mapping"][index][kept].tolist()
             own = samples[:, index, kept]  # (S, t, C)
-            results.append(Tokens(self.tokens(own, text, offsets), truncated[index], len(own), own))
+            results.append(
+                Tokens(self.tokens(own, text, offsets), truncated[index], len(own), own, **novelties[index])
+            )
         return results
 
     def tokens(self, samples: Array, text: Text, offsets: list[list[int]]) -> list[Token]:
