@@ -90,8 +90,11 @@ class AlignmentFamily(Family):
     def sample(self, weights: Tensor, call: Call) -> Tensor:
         """Return sampled weights, (B, H, T, S), or the soft ones where alternatives follow behind the attention."""
         record = call.alignment
-        if record is None:
-            return with_rest(self.draw(log_prior(weights, call), call), weights)
+        if record is None or record.in_weights:
+            own = self.draw(log_prior(weights, call), call)
+            if record is not None:
+                record.drawn.append(own)
+            return with_rest(own, weights)
         if not call.layer.training:
             self.infer(weights, call, record)
         return weights if record.only_record else self.attend(weights, call, record)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from ..fields import setting
 from ..objective.alignment import AlignmentKl, categorical_kl
@@ -45,13 +46,14 @@ class DiscreteFamily(AlignmentFamily):
         if call.layer.training:
             return super().attend(weights, call, record)
         log_p = record.log_p[-1]
-        one = record.one_sample
-        record.pending.append(self.one_sample(log_p, weights, call) if one else self.best(log_p, log_p, weights, call))
+        choose = self.one_sample if record.one_sample else self.best
+        record.pending.append(choose(log_p, log_p, weights, call))
         return weights
 
-    def one_sample(self, log_p: Tensor, weights: Tensor, call: Call) -> Choice:
-        """Return a sample as the only alternative."""
+    def one_sample(self, log_w: Tensor, log_p: Tensor, weights: Tensor, call: Call) -> Choice:
+        """Return a sample as the only alternative, and record it."""
         index = draw_index(log_p, call)[None]
+        call.alignment.drawn.append(one_hot(index[0], log_p.shape[-1]).to(log_p.dtype))
         certain = torch.zeros_like(index, dtype=log_p.dtype)
         return Choice(index, certain, certain, call.value, weights.detach())
 

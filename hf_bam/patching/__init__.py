@@ -18,6 +18,7 @@ from ..attention.interface import NAME, NAMES, WITH_MASK
 from ..attention.layer import BamLayer
 from ..attention.sampling import Sampling
 from ..config import BamConfig
+from ..families import AlignmentFamily
 from ..graph import convolution
 from . import alternatives, expansion, hooks, steps
 from .architectures import READOUTS, SHARES_PREFIX
@@ -67,6 +68,7 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
                 "unpatch that one first."
             )
     state = patches[0] if patches else Patch(root, config)
+    state.latent = sum(map(sum, uses)) if isinstance(config.settings, AlignmentFamily) else 0
     state.has_alternatives, state.classifier = follows, not is_graph and classifies(root)
     model_config: Any = getattr(root, "config", None)  # graph models have none
     recurrent = getattr(model_config, "model_type", None) in READOUTS
