@@ -31,12 +31,14 @@ class Evaluation:
         ood: arguments of `ood.read`; None: no out-of-distribution inputs.
         teacher_forcing: also evaluate the probabilities of the tokens of the references.
         pilot: evaluate on held-out rows only.
+        alignments: measure likelihood and attention of a translation, see `alignments.evaluate`.
     """
 
     evaluation_set: str | None = None
     ood: dict | None = None
     teacher_forcing: bool = False
     pilot: bool = False
+    alignments: bool = False
 
 
 EVALUATION = [field.name for field in fields(Evaluation)]

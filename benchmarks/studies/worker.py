@@ -16,7 +16,7 @@ from hf_bam.training.files import write_json
 from hf_bam.training.run import Run
 from hf_bam.training.settings import resolve
 
-from . import classification, ood, other_tasks
+from . import alignments, classification, ood, other_tasks
 from .grid import split
 from .methods import Trained, methods
 from .objective import objective
@@ -58,6 +58,8 @@ def evaluate(trained, data, evaluation):
     """Evaluate the methods and return their entries of the record; pilot runs only have held-out rows."""
     name = evaluation.evaluation_set or next(name for name in data.evaluation if name != "holdout")
     rows, held_out = data.evaluation[name], data.evaluation.get("holdout", next(iter(data.evaluation.values())))
+    if evaluation.alignments:
+        return alignments.evaluate(trained, data, rows)
     is_classification = trained.task.labels(rows) is not None
     samplers = methods(trained.model, extra=is_classification and trained.job.seed == SEED_OF_EXTRAS)
     if evaluation.pilot:
