@@ -1,8 +1,8 @@
 """Tables and figures of the studies in the documentation."""
 
 from ..storage import RESULTS, read, read_lines
-from . import figures as plots
 from . import alignment_tables, graph_tables, tables
+from . import figures as plots
 from .ensemble import ensembles
 from .frames import method_rows, score_rows
 
