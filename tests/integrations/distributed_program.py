@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 import hf_bam
-from tests.models import albert, bart, bert, classification, translation
+from tests.models import albert, bart, bert, classification, recurrent, translation
 
 LENGTHS, WIDTH = (7, 5, 3, 6, 2, 7, 4, 4), 7
 
@@ -129,7 +129,7 @@ def main(folder):
     results |= {f"custom loss {unused}": ddp(state, "bert", 0.5, unused, custom_loss) for unused in (False, True)}
     results |= {
         f"alignment {build.__name__} {name}": aligned(state, build, settings)
-        for build in (bart, bert)
+        for build in (bart, bert, recurrent)
         for name, settings in ALIGNMENTS.items()
     }
     results["accelerate"] = accelerated(state)

@@ -50,7 +50,7 @@ def test_ddp_trains_the_kl_of_a_custom_loss(folder, find_unused):
         assert_same(both(folder, f"ddp bert 0.5 {find_unused}")[0], own)
 
 
-@pytest.mark.parametrize("model", ["bart", "bert"])
+@pytest.mark.parametrize("model", ["bart", "bert", "recurrent"])
 @pytest.mark.parametrize("name", ALIGNMENTS)
 def test_ddp_trains_latent_alignments(folder, model, name):
     """A parameter without a gradient raises in the second forward."""
