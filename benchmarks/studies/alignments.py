@@ -31,17 +31,28 @@ def evaluate(trained, data, rows):
         with torch.inference_mode():
             sums.add("nll", model(**batch).loss, kept.sum())
         found = hf_bam.alignments(with_alignments, batch, batch["labels"])
+        aligned = None if truth is None else truth[indices][:, : found.p.shape[1], : found.p.shape[2]]
         for name, weights in (("p", found.p), ("q", found.q)):
             if weights is not None:
-                sums.add(f"entropy_{name}", torch.special.entr(weights).sum(dim=-1)[kept].mean(), kept.sum())
-            if weights is not None and truth is not None:
-                own = truth[indices][:, : weights.shape[1], : weights.shape[2]]
-                sums.add(f"accuracy_{name}", alignment_accuracy(own, weights), own.any(axis=-1).sum())
+                add_attention(sums, name, weights, kept, aligned)
     means = sums.means()
     timed = task.encode(data.train, tokenizer, length)
     batches = sorted_batches(feature_lengths(timed), BATCH)
     some = [collate([timed[i] for i in batches[n]]) for n in evenly(len(batches), TIMED_STEPS)]
     return {"perplexity": math.exp(means["nll"]), **means, "step_seconds": step_seconds(model, some)}
+
+
+def add_attention(sums, name, weights, kept, aligned):
+    """Add the entropy of attention weights, (B, T, S), and their accuracy where the true alignment is known.
+
+    Args:
+        kept: (B, T) target tokens that count.
+        aligned: (B, T, S) the true alignment, or None.
+    """
+    entropy = torch.special.entr(weights).sum(dim=-1)
+    sums.add(f"entropy_{name}", entropy[kept].mean(), kept.sum())
+    if aligned is not None:
+        sums.add(f"accuracy_{name}", alignment_accuracy(aligned, weights), aligned.any(axis=-1).sum())
 
 
 def observed(model):
