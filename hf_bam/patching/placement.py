@@ -73,6 +73,7 @@ def cannot_enumerate(
     family: Any = config.settings
     asked = f"BamConfig.layers={config.layers!r} with attention={config.attention!r}"
     way = "estimator='score', which samples them," if family.enumerates else "test_time='soft'"
+    way = f"objective='hard' or 'variational' with {way}" if family.objective == "marginal" else way
     if len(latent) > 1:
         places = ", ".join(dict.fromkeys(site.path for site in latent))
         return ValueError(
