@@ -40,8 +40,9 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
     """Turn the attention of a transformers model, or of a PyTorch Geometric model, into Bayesian attention, in place.
 
     In training mode attention is sampled and the loss includes the KL; in evaluation mode the model computes what it
-    computed before, unless [`sampling`][hf_bam.sampling] is on. A model that is patched already gets the new settings;
-    its prior network is kept when it has the same form.
+    computed before, unless [`sampling`][hf_bam.sampling] is on. A latent alignment that was trained predicts by its
+    expectation there. A model that is patched already gets the new settings; its networks are kept when they have the
+    same form.
 
     Args:
         model: a transformers model, or a PEFT model around one; or a model with `GATConv` or `GATv2Conv` layers of
@@ -213,7 +214,8 @@ def sampling(
         groups: with `fixed`, number of equal parts of a batch whose rows share their noise: the beams of one input,
             which change places during the search.
 
-    Training mode always samples, from the global generator; `torch.manual_seed` makes it reproducible.
+    Training mode always samples, from the global generator; `torch.manual_seed` makes it reproducible. The outputs of a
+    model with a latent alignment have its sample, `out.alignment`, (B, T, S) weights.
     """
     with patch_of(model).runtime.sample(Sampling(seed, fixed, groups)):
         yield model
