@@ -214,7 +214,7 @@ def sampling(
         groups: with `fixed`, number of equal parts of a batch whose rows share their noise: the beams of one input,
             which change places during the search.
 
-    Training mode always samples, from the global generator; `torch.manual_seed` makes it reproducible. The outputs of a
+    Training mode always samples, from the global generator; `torch.manual_seed` makes it reproducible. Outputs of a
     model with a latent alignment have its sample, `out.alignment`, (B, T, S) weights.
     """
     with patch_of(model).runtime.sample(Sampling(seed, fixed, groups)):
