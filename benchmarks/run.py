@@ -16,6 +16,7 @@ With data:
 python benchmarks/run.py study --data_dir DATA --jobs 2    # all runs of studies/study.yaml, hours; can be resumed
 python benchmarks/run.py reference --data_dir DATA/glue    # transformers' Trainer on CoLA and RTE, 30 minutes
 python benchmarks/run.py graphs --data_dir DATA --jobs 2   # all runs of studies/graphs.yaml, hours; can be resumed
+python benchmarks/run.py alignments --data_dir DATA --jobs 2    # those of studies/alignments.yaml, 4 hours; likewise
 
 python benchmarks/run.py report     # tables and figures of the documentation, from the results
 """
@@ -42,6 +43,7 @@ PROGRAMS = {
     "study": "studies.runner",
     "reference": "studies.reference",
     "graphs": "studies.graphs",
+    "alignments": "studies.runner",
     "report": "report",
 }
 """Modules with a `main` that takes the options."""
@@ -51,28 +53,35 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("benchmark", choices=[*MEASURED, *PROGRAMS])
     parser.add_argument(
-        "--jobs", type=int, default=1, help="Processes at a time, for architectures, study and graphs."
+        "--jobs", type=int, default=1, help="Processes at a time, for architectures, study, graphs and alignments."
     )
-    group = parser.add_argument_group("study, reference and graphs")
+    group = parser.add_argument_group("study, reference, graphs and alignments")
     group.add_argument(
         "--data_dir", help="Folder with glue, squad, multi30k/raw and planetoid; for reference that of GLUE."
     )
-    group.add_argument("--grid", type=Path, default=HERE / "studies" / "study.yaml", help="File with the plan.")
-    group.add_argument("--records", type=Path, default=HERE / "results" / "study.jsonl", help="One line for each run.")
-    group.add_argument("--output", type=Path, default=Path("out/study"), help="Folder for models and logs.")
-    group = parser.add_argument_group("graphs")
-    group.add_argument("--plan", type=Path, default=HERE / "studies" / "graphs.yaml", help="File with the plan.")
+    group.add_argument("--grid", type=Path, help="File with the plan; by default studies/BENCHMARK.yaml.")
     group.add_argument(
-        "--graph_records", type=Path, default=HERE / "results" / "graphs.jsonl", help="One line for each run."
+        "--records", type=Path, help="File with a line for each run; by default results/BENCHMARK.jsonl."
     )
+    group.add_argument("--output", type=Path, help="Folder for models and logs; by default out/BENCHMARK.")
+    group = parser.add_argument_group("graphs")
     group.add_argument("--graphs", nargs="+", help="Only these graphs.")
     group.add_argument("--configurations", nargs="+", help="Only these configurations.")
     group.add_argument("--seeds", type=int, help="Number of seeds; that of the plan by default.")
     return parser.parse_args()
 
 
+def with_files(options):
+    """Return the options with the usual files of the benchmark where none are given."""
+    name = options.benchmark
+    options.grid = options.grid or HERE / "studies" / f"{name}.yaml"
+    options.records = options.records or HERE / "results" / f"{name}.jsonl"
+    options.output = options.output or Path("out", name)
+    return options
+
+
 def main():
-    options = parse()
+    options = with_files(parse())
     name = options.benchmark
     module = importlib.import_module(f"benchmarks.{(MEASURED | PROGRAMS)[name]}")
     if name in PROGRAMS:

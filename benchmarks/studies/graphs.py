@@ -50,9 +50,9 @@ def planned_runs(plan, graphs=None, configurations=None, seeds=None):
 
 
 def main(options):
-    plan = read(options.plan)
+    plan = read(options.grid)
     runs = planned_runs(plan, options.graphs, options.configurations, options.seeds)
-    records = options.graph_records
+    records = options.records
     finished = {GraphRun(*(record[name] for name in GraphRun._fields)) for record in read_lines(records)}
     missing = [run for run in runs if run not in finished]
     print(f"{len(runs) - len(missing)} of {len(runs)} runs are finished", flush=True)

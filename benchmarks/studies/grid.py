@@ -31,7 +31,8 @@ class Evaluation:
         ood: arguments of `ood.read`; None: no out-of-distribution inputs.
         teacher_forcing: also evaluate the probabilities of the tokens of the references.
         pilot: evaluate on held-out rows only.
-        suite: "methods", the samplers of a trained model, or "uncertainty", everything else that can be done, too.
+        suite: "methods", the samplers of a trained model; "uncertainty", everything else that can be done, too; or
+            "alignments", likelihood and attention of a translation.
         shift: labelled sets of other distributions, for the suite "uncertainty".
     """
 

@@ -1,8 +1,8 @@
 """Tables and figures of the studies in the documentation."""
 
 from ..storage import RESULTS, read, read_lines
+from . import alignment_tables, graph_tables, tables
 from . import figures as plots
-from . import graph_tables, tables
 from .ensemble import ensembles
 from .frames import method_rows, score_rows
 
@@ -35,6 +35,7 @@ def pages():
         "results.md": {"headline": tables.headline_table(records, scores)},
         "results-tables.md": details,
         "graphs.md": graph_tables.parts(read_lines(RESULTS / "graphs.jsonl")),
+        "alignments.md": alignment_tables.parts(read_lines(RESULTS / "alignments.jsonl")),
         "howto/settings.md": {"prior": tables.prior_table(read("prior")["rows"])},
     }
 

@@ -16,7 +16,7 @@ from hf_bam.training.files import write_json
 from hf_bam.training.run import Run
 from hf_bam.training.settings import resolve
 
-from . import classification, ood, other_tasks, uncertainty
+from . import alignments, classification, ood, other_tasks, uncertainty
 from .grid import split
 from .methods import Trained, methods
 from .objective import objective
@@ -61,6 +61,8 @@ def evaluate(trained, data, evaluation):
         return uncertainty.evaluate(trained, data, evaluation)
     name = evaluation.evaluation_set or next(name for name in data.evaluation if name != "holdout")
     rows, held_out = data.evaluation[name], data.evaluation.get("holdout", next(iter(data.evaluation.values())))
+    if evaluation.suite == "alignments":
+        return alignments.evaluate(trained, data, rows)
     is_classification = trained.task.labels(rows) is not None
     samplers = methods(trained.model, extra=is_classification and trained.job.seed == SEED_OF_EXTRAS)
     if evaluation.pilot:

@@ -53,9 +53,8 @@ class AlignmentFamily(Family):
         """Whether training goes through alternatives of an alignment one by one."""
         return False
 
-    @property
-    def has_expectation(self) -> bool:
-        """Whether a prediction without sampling is the mean over the alignments."""
+    def has_expectation(self, trained: bool = False) -> bool:
+        """Return whether a prediction without sampling is the mean over the alignments, before or after training."""
         return False
 
     @property
@@ -91,8 +90,11 @@ class AlignmentFamily(Family):
     def sample(self, weights: Tensor, call: Call) -> Tensor:
         """Return sampled weights, (B, H, T, S), or the soft ones where alternatives follow behind the attention."""
         record = call.alignment
-        if record is None:
-            return with_rest(self.draw(log_prior(weights, call), call), weights)
+        if record is None or record.in_weights:
+            own = self.draw(log_prior(weights, call), call)
+            if record is not None:
+                record.drawn.append(own)
+            return with_rest(own, weights)
         if not call.layer.training:
             self.infer(weights, call, record)
         return weights if record.only_record else self.attend(weights, call, record)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from ..fields import setting
 from ..objective.alignment import AlignmentKl, categorical_kl
@@ -21,21 +22,21 @@ class DiscreteFamily(AlignmentFamily):
 
     top_k: int | None = setting(None, least=1)
     """Enumerate the K most probable positions only, renormalised, in training and at test time. none: all."""
-    test_time: str = setting("soft", choices=("soft", "expectation"))
+    test_time: str = setting("auto", choices=("auto", "soft", "expectation"))
     """Prediction without sampling: `"soft"`, by soft attention, as the plain model; `"expectation"`, the mean
-    probability over the alignments."""
+    probability over the alignments; `"auto"`, soft until the first optimizer step, and the expectation from then on
+    where alignments can be enumerated."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.top_k is not None and not self.enumerates and not self.has_expectation:
+        if self.top_k is not None and not self.enumerates and self.test_time == "soft":
             raise ValueError(
                 f"BamConfig.top_k={self.top_k} has no effect where neither training nor test_time={self.test_time!r} "
                 "enumerates alignments; leave it out, or use test_time='expectation'."
             )
 
-    @property
-    def has_expectation(self) -> bool:
-        return self.test_time == "expectation"
+    def has_expectation(self, trained: bool = False) -> bool:
+        return self.test_time == "expectation" or (self.test_time == "auto" and trained)
 
     def kl_terms(self, log_p: Tensor, log_q: Tensor) -> Iterator[AlignmentKl]:
         yield AlignmentKl(categorical_kl(log_q, log_p))
@@ -45,13 +46,14 @@ class DiscreteFamily(AlignmentFamily):
         if call.layer.training:
             return super().attend(weights, call, record)
         log_p = record.log_p[-1]
-        one = record.one_sample
-        record.pending.append(self.one_sample(log_p, weights, call) if one else self.best(log_p, log_p, weights, call))
+        choose = self.one_sample if record.one_sample else self.best
+        record.pending.append(choose(log_p, log_p, weights, call))
         return weights
 
-    def one_sample(self, log_p: Tensor, weights: Tensor, call: Call) -> Choice:
-        """Return a sample as the only alternative."""
+    def one_sample(self, log_w: Tensor, log_p: Tensor, weights: Tensor, call: Call) -> Choice:
+        """Return a sample as the only alternative, and record it."""
         index = draw_index(log_p, call)[None]
+        call.alignment.drawn.append(one_hot(index[0], log_p.shape[-1]).to(log_p.dtype))
         certain = torch.zeros_like(index, dtype=log_p.dtype)
         return Choice(index, certain, certain, call.value, weights.detach())
 

@@ -50,9 +50,11 @@ class Alignment:
         embed: returns the embeddings of the target, (B, T, E); None for a classifier.
         only_record: leave attention as it is and record the distributions alone.
         one_sample: let one sample of the alignment be the only alternative.
+        in_weights: put a sample of the alignment into the weights, and record it.
         log_p, log_q: (B, T, S) log-probabilities, -inf for impossible positions; one entry for each call.
         scores: what an inference network returned, for modules that are called step by step.
-        sampled: (B, T) samples of the calls that put them into their weights.
+        drawn: (B, T, S) samples of calls in evaluation mode, as weights.
+        sampled: (B, T) samples of calls in training that put them into their weights.
         pending: alternatives of the calls so far.
         chosen: alternatives of all calls, once the rest of the model has got them.
         forced: (N, 1, H, D_v) outputs that attention returns whatever it is called with.
@@ -64,9 +66,11 @@ class Alignment:
     embed: Callable[[Tensor], Tensor] | None = None
     only_record: bool = False
     one_sample: bool = False
+    in_weights: bool = False
     log_p: list[Tensor] = field(default_factory=list)
     log_q: list[Tensor] = field(default_factory=list)
     scores: dict[int, Tensor] = field(default_factory=dict)
+    drawn: list[Tensor] = field(default_factory=list)
     sampled: list[Tensor] = field(default_factory=list)
     pending: list[Choice] = field(default_factory=list)
     chosen: Choice | None = None

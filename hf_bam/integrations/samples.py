@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from ..families import AlignmentFamily, Family
 from ..fields import check_fields, setting
 from ..objective.samples import (
     IGNORED,
@@ -65,9 +66,15 @@ class SampleLoss:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        options = {"consistency": self.consistency > 0, "num_train_samples": self.num_train_samples > 1}
+        chosen = " and ".join(f"{name}={getattr(self, name)}" for name, given in options.items() if given)
+        families = [patch.config.family for patch in find_patches(self.model) if is_discrete(patch.config.settings)]
+        if self.copies > 1 and families:
+            raise ValueError(
+                f"{chosen} and family={families[0]!r} cannot be combined: its predictions have no gradient in the "
+                "alignment. Use family='gumbel' or 'dirichlet'."
+            )
         if self.copies > 1 and not is_random(self.model):
-            options = {"consistency": self.consistency > 0, "num_train_samples": self.num_train_samples > 1}
-            chosen = " and ".join(f"{name}={getattr(self, name)}" for name, given in options.items() if given)
             raise ValueError(
                 f"{chosen} and dropout=0 cannot be combined in a {type(self.model).__name__} with plain attention: "
                 "its samples are all equal. Patch the model, hf_bam.patch(model), or give it dropout."
@@ -114,6 +121,11 @@ class SampleLoss:
                 "is not the mean negative log-likelihood of its labels."
             )
         return read_likelihood(output, inputs, self.copies, problem)
+
+
+def is_discrete(family: Family) -> bool:
+    """Return whether a family trains the single positions of an alignment, by enumeration or by the score function."""
+    return isinstance(family, AlignmentFamily) and family.has_alternatives
 
 
 def is_random(model: nn.Module) -> bool:

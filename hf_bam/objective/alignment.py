@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from .terms import KL, LossTerm, Reduction
 
@@ -25,8 +26,9 @@ def log_likelihood(logits: Tensor, labels: Tensor) -> Tensor:
     An ignored label has the log-probability of token 0.
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    chosen = labels.clamp(min=0).expand(logits.shape[:-1])[..., None]
-    return logits.gather(-1, chosen)[..., 0] - logits.logsumexp(dim=-1)
+    chosen = labels.clamp(min=0).expand(logits.shape[:-1])
+    # The backward pass of `gather` would fill another tensor of the size of the logits.
+    return -cross_entropy(logits.flatten(0, -2), chosen.flatten(), reduction="none").view(chosen.shape)
 
 
 def marginal(log_f: Tensor, log_weight: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from ..attention.interface import NAME, NAMES, WITH_MASK
 from ..attention.layer import BamLayer
 from ..attention.sampling import Sampling
 from ..config import BamConfig
+from ..families import AlignmentFamily
 from ..graph import convolution
 from . import alternatives, expansion, hooks, steps
 from .architectures import READOUTS, SHARES_PREFIX
@@ -39,8 +40,9 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
     """Turn the attention of a transformers model, or of a PyTorch Geometric model, into Bayesian attention, in place.
 
     In training mode attention is sampled and the loss includes the KL; in evaluation mode the model computes what it
-    computed before, unless [`sampling`][hf_bam.sampling] is on. A model that is patched already gets the new settings;
-    its prior network is kept when it has the same form.
+    computed before, unless [`sampling`][hf_bam.sampling] is on. A latent alignment that was trained predicts by its
+    expectation there. A model that is patched already gets the new settings; its networks are kept when they have the
+    same form.
 
     Args:
         model: a transformers model, or a PEFT model around one; or a model with `GATConv` or `GATv2Conv` layers of
@@ -67,6 +69,7 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
                 "unpatch that one first."
             )
     state = patches[0] if patches else Patch(root, config)
+    state.latent = sum(map(sum, uses)) if isinstance(config.settings, AlignmentFamily) else 0
     state.has_alternatives, state.classifier = follows, not is_graph and classifies(root)
     model_config: Any = getattr(root, "config", None)  # graph models have none
     recurrent = getattr(model_config, "model_type", None) in READOUTS
@@ -211,7 +214,8 @@ def sampling(
         groups: with `fixed`, number of equal parts of a batch whose rows share their noise: the beams of one input,
             which change places during the search.
 
-    Training mode always samples, from the global generator; `torch.manual_seed` makes it reproducible.
+    Training mode always samples, from the global generator; `torch.manual_seed` makes it reproducible. Outputs of a
+    model with a latent alignment have its sample, `out.alignment`, (B, T, S) weights.
     """
     with patch_of(model).runtime.sample(Sampling(seed, fixed, groups)):
         yield model

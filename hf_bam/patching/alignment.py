@@ -11,12 +11,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers.utils import ModelOutput
 
 from ..attention.frame import Frame
 from ..families import Alignment, AlignmentFamily
 from ..families.record import Choice
 from ..objective.alignment import differentiable_mixture, log_likelihood, marginal, mixture, token_mean
+from . import steps
 from .architectures import MASKS_TARGET, NO_CACHE
+from .outputs import with_fields
 from .placement import target_embeddings
 from .state import Patch
 
@@ -42,7 +45,11 @@ def begin(patch: Patch, frame: Frame, inputs: dict[str, Any]) -> dict[str, Any] 
     if model.training:
         return begin_training(patch, frame, inputs, Alignment(labels, embed, given=inputs))
     one_sample = frame.sampling is not None
-    if not (patch.feeds_back and family.has_alternatives if one_sample else family.has_expectation):
+    trained = bool(steps.step_of(patch.root) > 0)
+    wanted = patch.feeds_back and family.has_alternatives if one_sample else family.has_expectation(trained)
+    if not patch.has_alternatives or not wanted:
+        if one_sample and patch.latent == 1:
+            frame.alignment = Alignment(in_weights=True)
         return None
     frame.alignment = Alignment(embed=embed, one_sample=one_sample, given=inputs)
     return without_labels(patch, model, inputs)
@@ -112,15 +119,26 @@ def check_classifier(model: Any, inputs: dict[str, Any], labels: Tensor | None) 
 
 
 def finish(patch: Patch, frame: Frame, output: Any) -> Any:
-    """Return the output of a forward with a latent alignment as the caller expects it: loss, and logits (B, T, V)."""
+    """Return the output of a forward with a latent alignment as the caller expects it: loss, and logits (B, T, V).
+
+    Within `hf_bam.sampling` it has the sample of the alignment.
+    """
     record = frame.alignment
     if record is None:
         return output
     if record.sampled and not record.only_record:
         record.baseline = soft_log_likelihood(patch, frame, record)
-    choice, given = record.chosen, record.given
-    if choice is None:
-        return output
+    if record.chosen is not None:
+        output = over_alternatives(patch, frame, record.chosen, output)
+    if record.drawn and isinstance(output, ModelOutput):
+        output = with_fields(type(output))(**{**output, "alignment": torch.cat(record.drawn, dim=1)})
+    return output
+
+
+def over_alternatives(patch: Patch, frame: Frame, choice: Choice, output: Any) -> Any:
+    """Return the output of a forward with loss and logits over the alternatives of its alignment."""
+    record: Any = frame.alignment
+    given: dict[str, Any] = record.given
     labels: Tensor | None = given.get("labels")
     logits: Tensor = output.logits  # (K, B, T, V)
     if record.embed is None:

@@ -1,4 +1,4 @@
-"""Model outputs with fields for the KL."""
+"""Model outputs with further fields."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, get_args, get_type_hints
 from torch import Tensor
 from transformers.utils import ModelOutput
 
-FIELDS = ("task_loss", "kl", "kl_loss")
+FIELDS = ("task_loss", "kl", "kl_loss", "alignment")
+"""Terms of the loss in training; sample of a latent alignment, (B, T, S) weights, within `hf_bam.sampling`."""
 
 _made: dict[type, type] = {}
 
 
-def with_kl_fields(cls: type[ModelOutput]) -> type[ModelOutput]:
-    """Return a subclass of an output class with the fields `task_loss`, `kl` and `kl_loss`.
+def with_fields(cls: type[ModelOutput]) -> type[ModelOutput]:
+    """Return a subclass of an output class with the fields of `FIELDS`.
 
     A real dataclass rather than loose entries: DDP takes outputs apart and rebuilds them by their fields.
     """
@@ -35,7 +36,7 @@ def prepare_outputs(forward: Callable[..., Any]) -> None:
         return  # an annotation that cannot be read; the class is made when the first output comes
     for cls in get_args(returned) or (returned,):
         if isinstance(cls, type) and issubclass(cls, ModelOutput):
-            with_kl_fields(cls)
+            with_fields(cls)
 
 
 def add_kl(output: Any, kl: Tensor, kl_loss: Tensor) -> Any:
@@ -47,7 +48,7 @@ def add_kl(output: Any, kl: Tensor, kl_loss: Tensor) -> Any:
     loss = None if task_loss is None else task_loss + kl_loss.to(task_loss.device)
     if isinstance(output, ModelOutput):
         terms = {"kl": kl, "kl_loss": kl_loss, **({} if loss is None else {"task_loss": task_loss, "loss": loss})}
-        return with_kl_fields(type(output))(**{**output, **terms})
+        return with_fields(type(output))(**{**output, **terms})
     return output if loss is None else (loss, *output[1:])
 
 

@@ -49,7 +49,7 @@ def has_alternatives(
     known = classifies(model) or model_type(latent[0]) in PROJECTIONS
     if len(latent) == 1 and known and is_last(latent[0], sites, uses, model):
         return True
-    if family.enumerates or family.has_expectation:
+    if family.enumerates or family.has_expectation():
         raise cannot_enumerate(model, latent, sites, uses, config)
     if family.has_network and (classifies(model) or not all(site.decoder for site in latent)):
         raise ValueError(
@@ -73,6 +73,7 @@ def cannot_enumerate(
     family: Any = config.settings
     asked = f"BamConfig.layers={config.layers!r} with attention={config.attention!r}"
     way = "estimator='score', which samples them," if family.enumerates else "test_time='soft'"
+    way = f"objective='hard' or 'variational' with {way}" if family.objective == "marginal" else way
     if len(latent) > 1:
         places = ", ".join(dict.fromkeys(site.path for site in latent))
         return ValueError(

@@ -32,6 +32,7 @@ class Patch:
         checked: whether the gradient of the prior of a compiled model was checked.
         expansions: hooks of the layers that can repeat the batch, see `hf_bam.patching.expansion`.
         alternatives: hooks for the alternatives of a latent alignment, see `hf_bam.patching.alternatives`.
+        latent: number of places of a latent alignment; 0 for other families.
         has_alternatives: whether alternatives of a latent alignment can follow behind its attention.
         classifier: whether it is a model that classifies by its first token, with a latent alignment of that.
         feeds_back: whether the decoder feeds the output of this attention back.
@@ -45,6 +46,7 @@ class Patch:
     handles: list[RemovableHandle] = field(default_factory=list)
     expansions: list[RemovableHandle] = field(default_factory=list)
     alternatives: list[RemovableHandle] = field(default_factory=list)
+    latent: int = 0
     has_alternatives: bool = False
     classifier: bool = False
     feeds_back: bool = False

@@ -80,11 +80,14 @@ def test_another_family_gets_its_own_defaults_and_keeps_what_was_set():
     ("settings", "message"),
     [
         ({"estimator": "score"}, "estimator='score' is not valid with objective='marginal'.*top_k"),
-        ({"objective": "hard", "estimator": "score", "top_k": 3}, "top_k=3 has no effect where neither training"),
+        (
+            {"objective": "hard", "estimator": "score", "top_k": 3, "test_time": "soft"},
+            "top_k=3 has no effect",
+        ),
         ({"objective": "soft"}, "'marginal', 'hard', 'variational'"),
         ({"estimator": "sample"}, "'enumerate', 'score'"),
         ({"top_k": 0}, "1 or above"),
-        ({"test_time": "mean"}, "'soft', 'expectation'"),
+        ({"test_time": "mean"}, "'auto', 'soft', 'expectation'"),
         ({"noise": "key"}, "no 'noise' with family='categorical'"),
         ({"prior": "fixed"}, "no 'prior' with family='categorical'"),
     ],

@@ -56,7 +56,7 @@ def test_settings():
     for settings, message in (
         ({"temperature": 0}, "above 0"),
         ({"objective": "marginal"}, "'variational', 'hard'"),
-        ({"top_k": 3}, "top_k=3 has no effect"),
+        ({"top_k": 3, "test_time": "soft"}, "top_k=3 has no effect"),
         ({"estimator": "score"}, "no 'estimator' with family='gumbel'"),
     ):
         with pytest.raises(ValueError, match=message):

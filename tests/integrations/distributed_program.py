@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 import hf_bam
-from tests.models import albert, bert, classification
+from tests.models import albert, bart, bert, classification, recurrent, translation
 
 LENGTHS, WIDTH = (7, 5, 3, 6, 2, 7, 4, 4), 7
 
@@ -38,7 +38,7 @@ def data():
 def share(batch, state):
     """Return the rows of this process."""
     rows = slice(state.process_index, None, state.num_processes)
-    return {name: tensor[rows] for name, tensor in batch.items()}
+    return {name: tensor[rows].contiguous() for name, tensor in batch.items()}
 
 
 def whole(tensor):
@@ -60,6 +60,28 @@ def ddp(state, name, kl_weight, find_unused, loss=lambda model, batch: model(**b
     for _ in range(2):  # an unused parameter raises in the second forward
         model.zero_grad()
         loss(wrapped, share(data(), state)).backward()
+    return gradients(model)
+
+
+ALIGNMENTS = {
+    "marginal": {"objective": "marginal"},
+    "variational": {"objective": "variational", "d_inference": 8},
+    "score": {"objective": "variational", "d_inference": 8, "estimator": "score"},
+    "gumbel": {"family": "gumbel", "d_inference": 8},
+    "dirichlet": {"family": "dirichlet", "d_inference": 8},
+}
+
+
+def aligned(state, build, settings):
+    """Return the gradients of a latent alignment; targets of one length make the mean of two processes exact."""
+    torch.manual_seed(0)
+    model = hf_bam.patch(build().double(), **{"family": "categorical", **settings}).train()
+    torch.manual_seed(1)
+    batch = classification((7, 5, 3, 6), 7) if build is bert else translation((6, 6, 6, 6), 6)
+    wrapped = DistributedDataParallel(model) if state.use_distributed else model
+    for _ in range(2):
+        model.zero_grad()
+        wrapped(**share(batch, state)).loss.backward()
     return gradients(model)
 
 
@@ -105,6 +127,11 @@ def main(folder):
         for find_unused in (False, True)
     }
     results |= {f"custom loss {unused}": ddp(state, "bert", 0.5, unused, custom_loss) for unused in (False, True)}
+    results |= {
+        f"alignment {build.__name__} {name}": aligned(state, build, settings)
+        for build in (bart, bert, recurrent)
+        for name, settings in ALIGNMENTS.items()
+    }
     results["accelerate"] = accelerated(state)
     results["fsdp"] = fsdp(state, folder / f"fsdp-{state.num_processes}")
     if state.is_main_process:

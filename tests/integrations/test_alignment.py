@@ -119,6 +119,16 @@ def test_resuming_from_a_checkpoint(tmp_path):
         torch.testing.assert_close(weights[1][name], tensor)
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize("settings", [SETTINGS, {"family": "categorical", "test_time": "expectation"}], ids=str)
+def test_a_compiled_model_gives_the_same_numbers(settings):
+    model, batch = hf_bam.patch(marian(), **settings).train(), translation()
+    compiled = torch.compile(model, backend="eager")
+    torch.testing.assert_close(compiled(**batch).loss, model(**batch).loss)
+    model.eval()
+    torch.testing.assert_close(compiled(**batch).logits, model(**batch).logits)
+
+
 def test_adapters(tmp_path):
     lora = LoraConfig(target_modules=["q_proj", "out_proj"], modules_to_save=["inference"])
     model = get_peft_model(hf_bam.patch(marian(), **SETTINGS), lora).train()

@@ -11,7 +11,7 @@ import hf_bam
 
 from ..models import classification
 from ..processes import launch
-from .distributed_program import build
+from .distributed_program import ALIGNMENTS, build
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,18 @@ def test_ddp_trains_the_kl_of_a_custom_loss(folder, find_unused):
     """The gradient is that of the loss of the model, which is the same cross entropy plus the KL."""
     for own in both(folder, f"custom loss {find_unused}"):
         assert_same(both(folder, f"ddp bert 0.5 {find_unused}")[0], own)
+
+
+@pytest.mark.parametrize("model", ["bart", "bert", "recurrent"])
+@pytest.mark.parametrize("name", ALIGNMENTS)
+def test_ddp_trains_latent_alignments(folder, model, name):
+    """A parameter without a gradient raises in the second forward."""
+    one, two = both(folder, f"alignment {model} {name}")
+    if name in ("marginal", "variational"):
+        assert_same(one, two)
+    else:  # samples
+        assert one.keys() == two.keys()
+        assert all(torch.isfinite(gradient).all() for gradient in two.values())
 
 
 def test_accelerate_gives_the_weights_of_one_process(folder):

@@ -1,5 +1,7 @@
 """Latent alignments of classifiers, against runs of the plain model for every position."""
 
+import copy
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
@@ -152,6 +154,21 @@ def test_gradient_checkpointing_gives_the_same_gradients(name, settings):
     torch.testing.assert_close(again.loss, out.loss)
     for parameter, gradient in plain.items():
         torch.testing.assert_close(checkpointed[parameter], gradient)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["autocast", "bfloat16 weights"])
+@pytest.mark.parametrize("name", ["bert", "albert"])
+def test_half_precision(name, settings, whole):
+    model, batch = CASES[name][0](), classification((5, 4, 2), 5)
+    torch.manual_seed(0)
+    exact = hf_bam.patch(copy.deepcopy(model), **settings).train()
+    torch.manual_seed(0)
+    hf_bam.patch(model.bfloat16() if whole else model, **settings).train()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=not whole):
+        out, found = train(model, batch)
+    assert all(torch.isfinite(gradient).all() for gradient in found.values())
+    if "estimator" not in settings:  # a sample, which rounding may change
+        torch.testing.assert_close(out.task_loss.float(), exact(**batch).task_loss, rtol=0.15, atol=0.15)
 
 
 def test_the_bound_is_below_the_marginal_likelihood(name):

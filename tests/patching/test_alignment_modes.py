@@ -1,4 +1,4 @@
-"""Latent alignments in training, evaluation and generation: caches, checkpointing, precision, padding and errors."""
+"""Latent alignments in training and evaluation: checkpointing, precision, padding and errors."""
 
 import copy
 
@@ -53,30 +53,6 @@ def test_every_parameter_that_the_plain_model_trains_gets_a_gradient(name, setti
     assert all(found[n].any() for n in networks if "bias" not in n)
     assert torch.isfinite(out.loss)
     assert all(torch.isfinite(gradient).all() for gradient in found.values())
-
-
-@pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"num_beams": 2, "do_sample": True}], ids=str)
-@pytest.mark.parametrize("top_k", [None, 2])
-def test_generation_with_and_without_a_cache(name, options, top_k):
-    model = hf_bam.patch(BUILDERS[name](), family="categorical", test_time="expectation", top_k=top_k).eval()
-    inputs = {n: x for n, x in translation((7, 4), 7).items() if n != "labels"}
-    texts = []
-    for use_cache in (True, False):
-        torch.manual_seed(0)
-        texts.append(model.generate(**inputs, max_new_tokens=6, pad_token_id=PAD, use_cache=use_cache, **options))
-    assert torch.equal(*texts)
-
-
-def test_greedy_generation_follows_the_expectation(name):
-    model = hf_bam.patch(BUILDERS[name](), family="categorical", test_time="expectation").eval()
-    inputs = {n: x for n, x in translation((7, 4), 7).items() if n != "labels"}
-    ids = model.generate(**inputs, max_new_tokens=5, pad_token_id=PAD)
-    logits = model(**inputs, decoder_input_ids=ids).logits
-    torch.testing.assert_close(logits.exp().sum(dim=-1), torch.ones(logits.shape[:2]))
-    text = (ids[:, 1:] != PAD).cumprod(dim=1).bool()
-    assert torch.equal(logits[:, :-1].argmax(dim=-1)[text], ids[:, 1:][text])
-    hf_bam.patch(model, hf_bam.get_config(model), test_time="soft")
-    assert not torch.allclose(model(**inputs, decoder_input_ids=ids).logits.log_softmax(dim=-1), logits, atol=1e-3)
 
 
 def test_gradient_checkpointing_gives_the_same_gradients(name, settings):

@@ -92,6 +92,17 @@ def test_generation_with_and_without_a_cache(options):
         assert torch.equal(logits.argmax(dim=-1)[text], ids[:, 1:][text])
 
 
+@pytest.mark.parametrize("family", ["categorical", "gumbel", "dirichlet"])
+def test_fixed_noise_within_generate(family):
+    model = hf_bam.patch(build(), family=family).eval()
+    inputs = {n: x for n, x in translation(LENGTHS, 5).items() if n != "labels"}
+    texts = []
+    for use_cache in (True, False):
+        with hf_bam.sampling(model, seed=0, fixed=True, groups=2):
+            texts.append(model.generate(**inputs, max_new_tokens=8, num_beams=2, use_cache=use_cache))
+    assert torch.equal(*texts)
+
+
 def test_the_mean_over_samples_is_the_expectation():
     model, batch = hf_bam.patch(build(), family="categorical", test_time="expectation").eval(), translation(LENGTHS, 5)
     with torch.no_grad():

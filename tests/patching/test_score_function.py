@@ -80,13 +80,15 @@ def test_without_the_score_function_the_gradient_is_biased(case, monkeypatch):
     assert ((found.mean(dim=0) - exact)[random] / error[random]).abs().max() > 10
 
 
-def test_the_baseline_lowers_the_variance(case, monkeypatch):
+@pytest.mark.parametrize(("objective", "factor"), [("hard", 20), ("variational", 2)])
+def test_the_baseline_lowers_the_variance(case, objective, factor, monkeypatch):
+    """Of the whole gradient; 60 runs gave factors of 42 and 3."""
     model, batch = case
-    hf_bam.patch(model, family="categorical", objective="hard", estimator="score").train()
+    hf_bam.patch(model, family="categorical", objective=objective, estimator="score", d_inference=4).train()
     with_baseline = sampled_gradients(model, batch, runs=30).var(dim=0).sum()
     original = categorical.score_function
     monkeypatch.setattr(
         categorical, "score_function", lambda log_f, log_q, baseline: original(log_f, log_q, torch.zeros_like(log_f))
     )
     without = sampled_gradients(model, batch, runs=30).var(dim=0).sum()
-    assert with_baseline < 0.5 * without, (with_baseline, without)
+    assert factor * with_baseline < without, (with_baseline, without)

@@ -15,6 +15,12 @@ pytestmark = pytest.mark.slow
 
 TASK = Translation("en", "qaa", dataset="language", max_target_length=48, vocabulary=400, width=128, num_beams=1)
 STEPS, BATCH = 400, 32
+PATCHES = {
+    "Bayesian": {"k": 2.0},
+    "marginal": {"family": "categorical", "objective": "marginal"},
+    "variational": {"family": "categorical", "objective": "variational"},
+}
+KINDS = ["input feeding", "no input feeding", "scheduled sampling", *PATCHES]
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +28,13 @@ def data():
     return TASK.load(None)
 
 
-@pytest.fixture(scope="module", params=["input feeding", "no input feeding", "Bayesian", "scheduled sampling"])
+@pytest.fixture(scope="module", params=KINDS)
 def trained(request, data):
     torch.manual_seed(0)
     settings = {"no input feeding": {"input_feeding": False}, "scheduled sampling": {"scheduled_sampling": 0.2}}
     model, tokenizer = TASK.build("recurrent", data, **settings.get(request.param, {}))
-    if request.param == "Bayesian":
-        hf_bam.patch(model, k=2.0)
+    if request.param in PATCHES:
+        hf_bam.patch(model, **PATCHES[request.param])
     features = list(TASK.encode(data.train, tokenizer, 64))
     collator = TASK.collator(tokenizer, model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
@@ -57,3 +63,15 @@ def test_its_attention_is_an_alignment(trained, data):
     with torch.no_grad():
         weights = model(**batch, output_attentions=True).cross_attentions[0].mean(dim=1)
     assert alignment_accuracy(token_alignments(rows, tokenizer, first_only=True), weights) > 0.5
+
+
+def test_prior_and_posterior_of_a_latent_alignment(trained, data):
+    """The order of the target is determined by the source, so that the posterior knows little more than the prior."""
+    model, tokenizer = trained
+    if not hf_bam.is_patched(model) or hf_bam.get_config(model).family != "categorical":
+        return
+    rows = data.evaluation["test"]
+    batch = TASK.collator(tokenizer, model)(list(TASK.encode(rows, tokenizer, 64)))
+    found, truth = hf_bam.alignments(model, batch, batch["labels"]), token_alignments(rows, tokenizer, first_only=True)
+    for weights in (found.p, found.q):
+        assert weights is None or alignment_accuracy(truth, weights) > 0.5

@@ -97,6 +97,20 @@ def test_translation(run):
     assert any("encoder_attn" in name for name in stochastic)
 
 
+@pytest.mark.parametrize("model", ["recurrent", "scratch"])
+@pytest.mark.parametrize(
+    "family", [["categorical", "--objective", "variational", "--top_k", 3], ["dirichlet"]], ids=str
+)
+def test_translation_with_a_latent_alignment(run, model, family):
+    languages = ["--dataset", "language", "--source", "en", "--target", "qaa", "--limit", 12]
+    sizes = ["--vocabulary", 120, "--width", 16, "--heads", 2, "--layers", 1, "--max_target_length", 12]
+    found, folder = run("run_translation", "--model", model, *languages, *sizes, "--num_beams", 2, "--family", *family)
+    assert found["uncertainty"]["test"][1]["entropy"] > 0
+    trained = hf_bam.from_pretrained(folder / "model")
+    assert hf_bam.get_config(trained).family == family[0]
+    assert any(".bam.inference.bilinear" in name for name, _ in trained.named_parameters())
+
+
 def test_glue(run, model_folder, tmp_path):
     """RTE in the official layout, with a test set."""
     texts = [f"{i}\tA film of {i} hours.\tIt is long." for i in range(12)]

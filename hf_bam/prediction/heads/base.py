@@ -126,6 +126,17 @@ class Head(ABC):
             return {name: as_array(x[0]) for name, x in features_of(drawn).items()}
         return stacked(self.features(batch))
 
+    def alignments(self, inputs: Inputs, samples: Array | None) -> list[Array | None]:
+        """Return the samples of a latent alignment for every input, (S, T, tokens of the input).
+
+        Args:
+            samples: (S, B, T, padded input); None: the model has none.
+        """
+        mask = inputs["attention_mask"].bool().cpu().numpy()
+        if samples is None:
+            return [None] * len(mask)
+        return [own[..., kept] for own, kept in zip(samples.swapaxes(0, 1), mask, strict=True)]
+
     def ood_scores(self, batch: Sequence[Any]) -> list[dict[str, float]]:
         """Return the scores of each input by name, see `hf_bam.evaluation.ood`."""
         if self.calibration.novelty is None:

@@ -28,6 +28,8 @@ class Classification(Fitted, Uncertainty):
         prediction_set: labels, most probable first, that contain the true one with the probability that
             `predictor.conformal` was given; None without it. It may be empty.
         answered: the entropy is not larger than the threshold of `predictor.abstain`; None without it.
+        alignments: (S, tokens) weights of the input tokens in every sample of a latent alignment, one of them 1 for
+            family="categorical"; None for other families and with `adaptive=True`.
     """
 
     label: str
@@ -35,6 +37,7 @@ class Classification(Fitted, Uncertainty):
     samples: Array = field(repr=False)
     prediction_set: list[str] | None = None
     answered: bool | None = None
+    alignments: Array | None = field(default=None, repr=False)
 
     @property
     def prediction(self) -> int:
@@ -51,6 +54,7 @@ class SequenceClassification(Head):
         inputs, truncated, _ = self.encode(batch)
         test = (self.settings.threshold, self.settings.paired)
         drawn: Inputs | None = None
+        aligned: list[Array | None] = [None] * len(batch)
         if self.settings.adaptive and self.num_samples > 1:
             samples, decisions = self.sample_adaptively(inputs, self.seeds(batch))
             own = [uncertainties(x[:, None], *test)[0] for x in samples]
@@ -59,10 +63,13 @@ class SequenceClassification(Head):
             drawn = self.draw(inputs, self.seeds(batch))
             together = self.probabilities(drawn["logits"])  # (S, B, C)
             samples, own = list(together.swapaxes(0, 1)), uncertainties(together, *test)
+            alignment = drawn.get("alignment")  # (S, B, 1, tokens)
+            aligned = self.alignments(inputs, None if alignment is None else as_array(alignment[:, :, 0]))
         labels = self.labels
+        more = [{**one, "alignments": x} for one, x in zip(self.novelties(batch, drawn), aligned, strict=True)]
         results = [
-            Classification.make(one, label=labels[int(x.mean(axis=0).argmax())], truncated=cut, samples=x, **novelty)
-            for one, x, cut, novelty in zip(own, samples, truncated, self.novelties(batch, drawn), strict=True)
+            Classification.make(one, label=labels[int(x.mean(axis=0).argmax())], truncated=cut, samples=x, **fields)
+            for one, x, cut, fields in zip(own, samples, truncated, more, strict=True)
         ]
         return self.with_guarantees(batch, results)
 

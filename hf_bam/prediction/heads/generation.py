@@ -58,6 +58,8 @@ class Generation(Fitted):
         agreement: mean token overlap (F1) between the hypotheses; NaN without any.
         truncated: the input is longer than `max_length`.
         samples: (S, L) probability of every token in every sample.
+        alignments: (S, L, source tokens) weights of the source tokens at every token in every sample of a latent
+            alignment, one of them 1 for family="categorical"; None for other families.
     """
 
     text: str
@@ -71,6 +73,7 @@ class Generation(Fitted):
     truncated: bool
     num_samples: int
     samples: Array = field(repr=False)
+    alignments: Array | None = field(default=None, repr=False)
 
     @property
     def prediction(self) -> str:
@@ -113,11 +116,14 @@ class TextGeneration(Head):
         scored = self.score(inputs, ids, skip, seeds)
         with seeded(seed):
             texts = self.hypotheses(inputs, skip, seeds)
+        alignments = self.alignments(inputs, scored.pop("alignment", None))
         results = [
             self.result(ids[i, skip:], kept[i], {name: x[..., i, :] for name, x in scored.items()}, texts[i], cut)
             for i, cut in enumerate(truncated)
         ]
-        return [replace(one, **novelty) for one, novelty in zip(results, self.novelties(batch), strict=True)]
+        own = [None if x is None else x[:, row] for x, row in zip(alignments, kept.cpu().numpy(), strict=True)]
+        rows = zip(results, own, self.novelties(batch), strict=True)
+        return [replace(one, alignments=x, **novelty) for one, x, novelty in rows]
 
     def up_to_end(self, ids: Tensor, skip: int) -> Tensor:
         """Return which of the generated tokens belong to the text, (B, L): up to the first end token, included."""
@@ -127,13 +133,16 @@ class TextGeneration(Head):
         return is_end.long().cumsum(dim=-1) - is_end.long() == 0
 
     def score(self, inputs: Inputs, ids: Tensor, skip: int, seeds: Tensor) -> dict[str, Array]:
-        """Return the token probabilities of all samples, (S, B, L), and their entropies, (B, L)."""
+        """Return the token probabilities of all samples, (S, B, L), and their entropies, (B, L).
+
+        Also the samples of a latent alignment, (S, B, L, source), of a model that has one.
+        """
         targets = ids[:, skip:]
         forced, first = self.forced(inputs, ids, skip)
         vocabulary = self.sampler.model.get_output_embeddings().weight.shape[0]
         at_once = max(1, LOGITS_AT_ONCE // (vocabulary * ids.numel()))
         mean: Tensor | None = None
-        entropies, chosen = [], []
+        entropies, chosen, alignments = [], [], []
         for start in range(0, self.num_samples, at_once):
             number = min(at_once, self.num_samples - start)
             output = self.sampler.draw(forced, number, seeds, start)
@@ -142,10 +151,12 @@ class TextGeneration(Head):
             chosen.append(log_p.gather(-1, targets[None, ..., None].expand(number, -1, -1, -1))[..., 0].exp())
             entropies.append(torch.special.entr(log_p.exp()).sum(dim=-1))
             mean = log_p.exp().sum(dim=0) + (0 if mean is None else mean)
+            alignments += [output["alignment"]] if "alignment" in output else []
         assert mean is not None
         total = torch.special.entr(mean / self.num_samples).sum(dim=-1)
         aleatoric = torch.cat(entropies).mean(dim=0)
         values = {"chosen": torch.cat(chosen), "entropy": total, "aleatoric": aleatoric}
+        values |= {"alignment": torch.cat(alignments)} if alignments else {}
         scored = {name: as_array(value) for name, value in values.items()}
         check_finite(scored["chosen"])
         return scored

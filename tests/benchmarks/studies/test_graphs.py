@@ -51,7 +51,7 @@ def test_a_study_continues_with_the_first_missing_run(tmp_path, monkeypatch, cap
         "default k=2": {"variant": "bam", "bam": {"k": 2.0}, **quick},
     }
     (tmp_path / "plan.yaml").write_text(json.dumps({"graphs": ["cora"], "configurations": configurations, "seeds": 2}))
-    options = {"plan": tmp_path / "plan.yaml", "graph_records": tmp_path / "records.jsonl", "data_dir": tmp_path}
+    options = {"grid": tmp_path / "plan.yaml", "records": tmp_path / "records.jsonl", "data_dir": tmp_path}
     options |= {"graphs": None, "configurations": None, "seeds": 1, "jobs": 1}
     graphs.main(SimpleNamespace(**options))
     assert "0 of 2 runs are finished" in capsys.readouterr().out
