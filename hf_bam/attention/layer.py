@@ -23,7 +23,7 @@ class BamLayer(nn.Module):
     Args:
         family: the kind of randomness, with its settings.
         runtime: state of the model while it runs.
-        head_dim: size of the keys of a head.
+        head_dim: size of the keys of a head, or of its attention vectors for families of the output stage.
         decoder: whether the queries are tokens of the decoder of an encoder-decoder model.
         cross: whether keys and queries come from different sequences.
         uses: for each use of the module within a forward, whether it is stochastic. One entry for most models.

@@ -7,6 +7,7 @@ from .alignment import AlignmentFamily
 from .base import STAGES, Call, Family, Mask, Stage
 from .categorical import CategoricalFamily
 from .dirichlet import DirichletFamily
+from .gaussian import GaussianFamily
 from .gumbel import GumbelFamily
 from .lognormal import Lognormal, LognormalFamily
 from .multinomial import MultinomialFamily
@@ -21,6 +22,7 @@ FAMILIES: dict[str, type[Family]] = {
     "categorical": CategoricalFamily,
     "gumbel": GumbelFamily,
     "dirichlet": DirichletFamily,
+    "gaussian": GaussianFamily,
 }
 """Families by name."""
 
@@ -33,6 +35,7 @@ __all__ = [
     "CategoricalFamily",
     "DirichletFamily",
     "Family",
+    "GaussianFamily",
     "GumbelFamily",
     "Lognormal",
     "LognormalFamily",

@@ -102,7 +102,11 @@ class Family(ABC):
         check_fields(self, "BamConfig")
 
     def modules(self, head_dim: int) -> dict[str, nn.Module]:
-        """Return the networks of one attention module by name; they become children of `call.layer`."""
+        """Return the networks of one attention module by name; they become children of `call.layer`.
+
+        Args:
+            head_dim: size of the attention vectors of a head for the output stage, of its keys for other stages.
+        """
         return {}
 
     @abstractmethod

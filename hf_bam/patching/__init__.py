@@ -97,7 +97,8 @@ def _build_layer(number: int, site: Site, uses: tuple[bool, ...], state: Patch, 
     position: dict[str, Any] = {"decoder": site.decoder, "cross": site.cross, "uses": uses, "number": number}
     position["alternatives"] = state.has_alternatives and any(uses)
     position["queries"] = 1 if position["alternatives"] and not site.cross else None
-    layer = BamLayer(config.settings, state.runtime, head_dim=site.head_dim, **position)
+    head_dim = site.value_dim if config.settings.stage == "output" else site.head_dim
+    layer = BamLayer(config.settings, state.runtime, head_dim=head_dim, **position)
     for name, network in inference_network(state.root, site, config).items() if any(uses) else ():
         layer.add_module(name, network)
     layer.train(site.module.training)

@@ -15,7 +15,7 @@ from ..attention.interface import SPARSE
 from ..config import BamConfig
 from ..families import ScoreFamily
 from ..graph.convolution import has_attention, problem
-from .architectures import CROSS, HEAD_DIM, HEADS, NO_TOKENS, SHARED_LAYERS
+from .architectures import CROSS, HEAD_DIM, HEADS, NO_TOKENS, SHARED_LAYERS, VALUE_DIM
 
 
 class UnsupportedModelError(ValueError):
@@ -49,6 +49,11 @@ class Site:
             f"{self.path} ({type(self.module).__name__}) has no attribute for the size of its heads: "
             f"none of {', '.join(HEAD_DIM)} is there."
         )
+
+    @property
+    def value_dim(self) -> int:
+        found = (getattr(self.module, name, None) for name in VALUE_DIM)
+        return next((size for size in found if isinstance(size, int)), self.head_dim)
 
     @property
     def heads(self) -> int:

@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module, resources
 from typing import Any
 
-from ..config import BamConfig, for_family
+from ..config import BamConfig, carried_over
 from ..fields import check_fields, describe, is_number, setting, type_name
 from ..tasks import TASKS, get_task
 from ..tasks import __name__ as tasks_package
@@ -96,7 +96,7 @@ def merge(*layers: Values) -> dict[str, Any]:
             if name in ("bam", "options"):
                 value, earlier = _mapping(name, value), merged.get(name, {})
                 if name == "bam" and "family" in value:
-                    earlier = for_family(value["family"], earlier)
+                    earlier = carried_over(value["family"], earlier)
                 value = value if value.get("preset") else {**earlier, **value}
             merged[name] = value
     if merged.get("max_steps") is not None:
