@@ -77,7 +77,7 @@ ALIGNMENT = {"objective": "hard", "d_inference": 7}
         {"family": "categorical", **ALIGNMENT, "top_k": 3, "test_time": "expectation", "estimator": "score"},
         {"family": "gumbel", **ALIGNMENT, "top_k": 3, "test_time": "expectation", "temperature": 0.1},
         {"family": "dirichlet", **ALIGNMENT, "concentration": 2},
-        {"family": "gaussian", "prior": "mean_value", "gamma": 0.1, "initial_sigma": 2, "d_sigma": 7},
+        {"family": "gaussian", "prior": "mean_value", "gamma": 0.1, "initial_sigma": 2, "d_sigma": 7, "sentence_latent": 3},
     ],
     ids=FAMILIES,
 )

@@ -72,6 +72,11 @@ class AttentionCall:
             self.layer.collect(term, by_step=self.first_query is not None)
 
     @property
+    def is_random(self) -> bool:
+        """Whether the forward pass samples: in training, and within `hf_bam.sampling`."""
+        return self.layer is not None and (self.layer.training or self.layer.sampling is not None)
+
+    @property
     def alignment(self) -> Alignment | None:
         """Record of the latent alignment of the open forward pass; None where there is none."""
         frame = None if self.layer is None else self.layer.runtime.frame

@@ -134,6 +134,18 @@ class BamLayer(nn.Module):
             self.runtime.lost_terms += 1
 
 
+class MemoryLayer(BamLayer):
+    """Layer of a decoder: the latent variable of the encoder's states to which its attention modules attend.
+
+    Args:
+        memory: the latent variable, a child of the layer.
+    """
+
+    def __init__(self, family: Family, runtime: Runtime, memory: nn.Module, *, number: int) -> None:
+        super().__init__(family, runtime, head_dim=0, uses=(False,), number=number)
+        self.memory = memory
+
+
 def in_backward() -> bool:
     """Return whether a backward pass is under way, in which gradient checkpointing runs layers again."""
     return torch._C._current_graph_task_id() != -1

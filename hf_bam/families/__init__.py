@@ -10,6 +10,7 @@ from .dirichlet import DirichletFamily
 from .gaussian import GaussianFamily
 from .gumbel import GumbelFamily
 from .lognormal import Lognormal, LognormalFamily
+from .memory import Memory, SentenceLatent
 from .multinomial import MultinomialFamily
 from .record import Alignment
 from .scores import Posterior, ScoreFamily
@@ -40,9 +41,11 @@ __all__ = [
     "Lognormal",
     "LognormalFamily",
     "Mask",
+    "Memory",
     "MultinomialFamily",
     "Posterior",
     "ScoreFamily",
+    "SentenceLatent",
     "Stage",
     "Weibull",
     "WeibullFamily",

@@ -57,6 +57,13 @@ class Call(Protocol):
     def alignment(self) -> Any:
         """Record of the latent alignment of the open forward pass; None where there is none."""
 
+    @property
+    def is_random(self) -> bool:
+        """Whether the forward pass samples: in training, and within `hf_bam.sampling`."""
+
+    def collect(self, terms: Iterable[LossTerm]) -> None:
+        """Add loss terms to the open forward pass."""
+
     def query_mask(self, required: bool = False) -> Tensor | None:
         """Return the queries that are not padding, (B, T); None: all."""
 
@@ -100,6 +107,13 @@ class Family(ABC):
 
     def __post_init__(self) -> None:
         check_fields(self, "BamConfig")
+
+    def memory(self, width: int) -> nn.Module | None:
+        """Return the latent variable of the encoder's states, of size `width`, before the decoder attends to them.
+
+        It is a [`Memory`][hf_bam.families.Memory]; None: the states stay as they are.
+        """
+        return None
 
     def modules(self, head_dim: int) -> dict[str, nn.Module]:
         """Return the networks of one attention module by name; they become children of `call.layer`.

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from ..fields import setting
-from ..objective import KlTerm
+from ..objective import KlTerm, normal_kl
 from .base import Call, Family
+from .memory import SentenceLatent
 
 NETWORK = "sigma"
 """Name of the network of the standard deviations among the children of a layer."""
@@ -64,6 +65,13 @@ class GaussianFamily(Family):
     d_sigma: int = setting(32, least=1)
     """Width of the hidden layer of the network that computes the standard deviations."""
 
+    sentence_latent: int | None = setting(None, least=1)
+    """Size of a Gaussian latent of the whole source text, which enters the decoder's memory as one more position.
+    none: no such latent."""
+
+    def memory(self, width: int) -> SentenceLatent | None:
+        return None if self.sentence_latent is None else SentenceLatent(width, self.sentence_latent)
+
     def modules(self, head_dim: int) -> dict[str, nn.Module]:
         return {NETWORK: SigmaNetwork(head_dim, self.d_sigma, self.initial_sigma)}
 
@@ -95,8 +103,3 @@ def mean_value(call: Call) -> Tensor:
     mask = call.mask.rows(slice(0, call.mask.shape[2]), value.device).to(value)  # (B or 1, H or 1, T or 1, S)
     with torch.autocast(value.device.type, enabled=False):
         return (mask @ value) / mask.sum(dim=-1, keepdim=True).clamp(min=1)
-
-
-def normal_kl(shift: Tensor, log_sigma: Tensor) -> Tensor:
-    """Return KL(N(m, sigma^2) || N(m0, 1)) with ``shift = m - m0``, entry by entry."""
-    return ((2 * log_sigma).exp() + shift.square() - 1) / 2 - log_sigma

@@ -13,10 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .terms import IGNORED as IGNORED
 from .terms import KL, LossTerm, Reduction
-
-IGNORED = -100
-"""Label of a token that does not count."""
 
 
 def log_likelihood(logits: Tensor, labels: Tensor) -> Tensor:

@@ -37,3 +37,8 @@ def kl_divergence(posterior: Any, prior: Any, log_mean: Tensor, log_psi: Tensor)
             f"There is no KL of {type(posterior).__name__} and {type(prior).__name__}; registered are {known}."
         )
     return function(posterior, prior, log_mean, log_psi)
+
+
+def normal_kl(shift: Tensor, log_sigma: Tensor) -> Tensor:
+    """Return KL(N(m, sigma^2) || N(m0, 1)) with ``shift = m - m0``, entry by entry."""
+    return ((2 * log_sigma).exp() + shift.square() - 1) / 2 - log_sigma

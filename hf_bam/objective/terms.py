@@ -12,7 +12,11 @@ from torch import Tensor
 
 Reduction = Literal["mean", "sum"]
 KL = "kl"
-"""Name of the term whose weight is `kl_weight` with its annealing. Terms of other names have weight 1."""
+"""Name of the KL of attention calls. Its weight is `kl_weight` with its annealing."""
+LATENT_KL = "latent_kl"
+"""Name of the KL of latent variables outside of attention calls, with the same weight. Other terms have weight 1."""
+IGNORED = -100
+"""Label of a token that does not count."""
 
 
 class LossTerm(ABC):
@@ -82,6 +86,29 @@ class KlTerm(LossTerm):
         count = (self.count * kept).sum(dim=1)  # (B,)
         value = total / count.clamp(min=1) if reduction == "mean" else total
         return value.sum() / (count > 0).sum().clamp(min=1)
+
+
+@dataclass
+class LatentKl(LossTerm):
+    """KL of latent variables of whole examples.
+
+    Attributes:
+        total: (B,) nats for each example.
+    """
+
+    name = LATENT_KL
+    summed = True
+    total: Tensor
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.total.requires_grad
+
+    def reduce(self, reduction: Reduction, labels: Tensor | None = None, output: Any = None) -> Tensor:
+        """Return the KL per target token, as the loss is; `"sum"`, or without such labels: per example."""
+        if reduction == "sum" or labels is None or labels.dim() != 2:
+            return self.total.mean()
+        return self.total.sum() / (labels != IGNORED).sum().clamp(min=1).to(self.total)
 
 
 def reduce_terms(

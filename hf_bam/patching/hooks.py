@@ -15,7 +15,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..attention.frame import Frame, Positions
 from ..attention.runtime import Replay, Runtime
-from ..objective import KL, annealed, reduce_terms
+from ..objective import KL, LATENT_KL, annealed, reduce_terms
 from . import alignment, backward, steps
 from .outputs import add_kl, own_loss, prepare_outputs
 from .state import ATTRIBUTE, Patch, bam_modules
@@ -107,8 +107,9 @@ def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
     config = patch.config
     weight = annealed(config.kl_weight, config.annealing, config.annealing_rate, steps.step_of(patch.root))
     terms = reduce_terms(frame.collected(), config.kl_reduction, frame.labels, output)
-    kl = terms.setdefault(KL, torch.zeros_like(weight))
-    kl_loss = sum((value for name, value in terms.items() if name != KL), weight.to(kl.device) * kl)
+    kls = [terms[name] for name in (KL, LATENT_KL) if name in terms] or [torch.zeros_like(weight)]
+    kl = terms[KL] = sum((value.to(kls[0].device) for value in kls[1:]), kls[0])
+    kl_loss = sum((value for name, value in terms.items() if name not in (KL, LATENT_KL)), weight.to(kl.device) * kl)
     patch.runtime.kl_loss = kl_loss
     output = add_kl(output, kl, kl_loss)
     task_loss = getattr(output, "task_loss", None)

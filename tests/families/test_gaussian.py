@@ -227,9 +227,7 @@ def test_save_and_load(tmp_path):
 
 
 def test_settings_are_checked():
-    with pytest.raises(
-        ValueError, match=r"BamConfig.prior='contextual' is not valid.*'standard', 'mean_value'"
-    ):
+    with pytest.raises(ValueError, match=r"BamConfig.prior='contextual' is not valid.*'standard', 'mean_value'"):
         hf_bam.BamConfig(family="gaussian", prior="contextual")
     with pytest.raises(ValueError, match=r"BamConfig.initial_sigma=0"):
         hf_bam.BamConfig(family="gaussian", initial_sigma=0.0)
