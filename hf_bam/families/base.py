@@ -108,6 +108,11 @@ class Family(ABC):
     def __post_init__(self) -> None:
         check_fields(self, "BamConfig")
 
+    @property
+    def in_attention(self) -> bool:
+        """Whether attention modules are random, and not only the memory."""
+        return True
+
     def memory(self, width: int) -> nn.Module | None:
         """Return the latent variable of the encoder's states, of size `width`, before the decoder attends to them.
 

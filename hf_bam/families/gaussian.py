@@ -60,14 +60,26 @@ class GaussianFamily(Family):
     gamma: float = setting(1.0, least=0)
     """Weight of the KL of the attention vectors beside that of other latent variables, a factor on top of
     `kl_weight`."""
-    initial_sigma: float = setting(0.1, above=0)
-    """Standard deviation of the noise before training, about."""
+    initial_sigma: float = setting(0.1, least=0)
+    """Standard deviation of the noise before training, about. 0: attention stays deterministic, for models with a
+    `sentence_latent` alone."""
     d_sigma: int = setting(32, least=1)
     """Width of the hidden layer of the network that computes the standard deviations."""
 
     sentence_latent: int | None = setting(None, least=1)
     """Size of a Gaussian latent of the whole source text, which enters the decoder's memory as one more position.
     none: no such latent."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.initial_sigma == 0 and self.sentence_latent is None:
+            raise ValueError(
+                "BamConfig.initial_sigma=0 leaves nothing random; it must be above 0, or sentence_latent given."
+            )
+
+    @property
+    def in_attention(self) -> bool:
+        return self.initial_sigma > 0
 
     def memory(self, width: int) -> SentenceLatent | None:
         return None if self.sentence_latent is None else SentenceLatent(width, self.sentence_latent)

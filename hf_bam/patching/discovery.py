@@ -138,6 +138,8 @@ def stochastic_uses(sites: list[Site], config: BamConfig) -> list[tuple[bool, ..
         stacks.setdefault(site.stack, set()).update(site.layers)
     has_cross = any(site.cross for site in sites)
     kinds = {"both": (False, True), "self": (False,), "cross": (True,), "alignment": (has_cross,)}[config.attention]
+    if not config.settings.in_attention:
+        return [(False,) * len(site.layers) for site in sites]
     wanted = {stack: _select(config.layers, len(layers)) for stack, layers in stacks.items()}
     uses = [tuple(site.cross in kinds and layer in wanted[site.stack] for layer in site.layers) for site in sites]
     if not any(map(any, uses)) or not _exist(config.layers, max(map(len, stacks.values()))):

@@ -229,8 +229,10 @@ def test_save_and_load(tmp_path):
 def test_settings_are_checked():
     with pytest.raises(ValueError, match=r"BamConfig.prior='contextual' is not valid.*'standard', 'mean_value'"):
         hf_bam.BamConfig(family="gaussian", prior="contextual")
-    with pytest.raises(ValueError, match=r"BamConfig.initial_sigma=0"):
+    with pytest.raises(ValueError, match=r"BamConfig.initial_sigma=0 leaves nothing random"):
         hf_bam.BamConfig(family="gaussian", initial_sigma=0.0)
+    with pytest.raises(ValueError, match=r"BamConfig.initial_sigma=-1"):
+        hf_bam.BamConfig(family="gaussian", initial_sigma=-1.0)
     changed = hf_bam.BamConfig(prior="fixed").replace(family="gaussian")  # Weibull and Gaussian share no prior
     assert changed.prior == "standard"
     assert changed.replace(family="weibull", prior="fixed").prior == "fixed"

@@ -7,7 +7,7 @@ import torch
 from torch.distributions import Normal, kl_divergence
 
 import hf_bam
-from hf_bam.attention.layer import MemoryLayer
+from hf_bam.attention.layer import BamLayer, MemoryLayer
 
 from ..models import ARCHITECTURES, bert, marian, translation
 
@@ -115,6 +115,19 @@ def test_a_hypothesis_has_one_sample_of_the_latents(name):
     for row, own in zip(texts[0], logits, strict=True):
         length = next((i for i, token in enumerate(row[1:].tolist()) if token == end), len(row) - 1)
         assert torch.equal(own.argmax(-1)[:length], row[1 : length + 1])
+
+
+def test_a_sentence_latent_alone():
+    """Attention stays deterministic: without the latent, all samples would be equal."""
+    model, _, batch = build(initial_sigma=0.0)
+    assert not any(any(layer.uses) for layer in model.modules() if isinstance(layer, BamLayer))
+    out = model.train()(**batch)
+    logged = kl_divergence(
+        *(Normal(m, s) for m, s in (gaussian(memory_of(model), pooled(model.eval(), batch)), (0, 1)))
+    )
+    assert out.kl.item() == pytest.approx(logged.sum().item() / int((batch["labels"] != -100).sum()), rel=1e-5)
+    with torch.no_grad(), hf_bam.sampling(model, seed=1):
+        assert not torch.allclose(model(**batch).logits, model(**batch).logits)
 
 
 def test_rows_and_samples_have_latents_of_their_own():
