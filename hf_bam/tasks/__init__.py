@@ -1,4 +1,4 @@
-"""Tasks to finetune on: GLUE, CLINC150, SQuAD, translation, sentiment and the user's own data.
+"""Tasks to finetune on: GLUE, CLINC150, SQuAD, translation, text to text, sentiment and the user's own data.
 
 A [`Task`][hf_bam.tasks.base.Task] loads rows, encodes them for training, declares how a predictor reads them, and
 scores the predictions. A new task is a file in this package and a line in `TASKS`. Tasks import `prediction`,
@@ -32,6 +32,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "custom": partial(_make, "custom", "Custom"),
     "sentiment": partial(_make, "sentiment", "Sentiment"),
     "squad": partial(_make, "squad", "Squad"),
+    "text2text": partial(_make, "text2text", "TextToText"),
     "translation": partial(_make, "translation", "Translation"),
 }
 """Tasks by name."""
