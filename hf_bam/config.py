@@ -28,7 +28,8 @@ class BamConfig:
     family: str = setting("weibull", choices=FAMILIES)
     """Kind of stochastic attention: noise on the scores, `"weibull"` or `"lognormal"`; relative frequencies of keys
     that are drawn from the soft attention, `"multinomial"`; a latent alignment, `"categorical"`, `"gumbel"` or
-    `"dirichlet"`; or Gaussian attention vectors, `"gaussian"`."""
+    `"dirichlet"`; Gaussian attention vectors, `"gaussian"`; or codes in the place of the encoder's states,
+    `"quantized"`."""
     kl_weight: float = setting(1e-4, least=0)
     """Weight of the KL in the loss, once annealing is over. The KL pulls the attention towards the prior in proportion
     to `kl_weight * beta`. The default of latent alignments is 1, the bound itself."""

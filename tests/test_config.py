@@ -66,6 +66,7 @@ COMMON = {
 }
 SCORES = {"noise": "key", "prior": "fixed", "d_mid": 7}
 ALIGNMENT = {"objective": "hard", "d_inference": 7}
+CODES = {"latent": "gaussian", "num_codes": 3, "decay": 0.5, "revive_below": 0, "latent_size": 7}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,8 @@ ALIGNMENT = {"objective": "hard", "d_inference": 7}
         {"family": "categorical", **ALIGNMENT, "top_k": 3, "test_time": "expectation", "estimator": "score"},
         {"family": "gumbel", **ALIGNMENT, "top_k": 3, "test_time": "expectation", "temperature": 0.1},
         {"family": "dirichlet", **ALIGNMENT, "concentration": 2},
-        {"family": "gaussian", "prior": "mean_value", "gamma": 0.1, "initial_sigma": 2, "d_sigma": 7, "sentence_latent": 3},
+        {"family": "gaussian", "prior": "none", "gamma": 0.1, "initial_sigma": 2, "d_sigma": 7, "sentence_latent": 3},
+        {"family": "quantized", **CODES, "commitment": 1, "commitment_start": 2, "commitment_steps": 3},
     ],
     ids=FAMILIES,
 )

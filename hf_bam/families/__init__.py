@@ -6,14 +6,17 @@ Mathematics alone: imports torch, `fields`, `objective` and `priors`.
 from .alignment import AlignmentFamily
 from .base import STAGES, Call, Family, Mask, Stage
 from .categorical import CategoricalFamily
+from .codebook import Codebook
 from .dirichlet import DirichletFamily
 from .gaussian import GaussianFamily
 from .gumbel import GumbelFamily
 from .lognormal import Lognormal, LognormalFamily
-from .memory import Memory, SentenceLatent
+from .memory import Memory, SentenceLatent, SentenceMemory
 from .multinomial import MultinomialFamily
+from .quantized import QuantizedFamily
 from .record import Alignment
 from .scores import Posterior, ScoreFamily
+from .sequence import GaussianSequence
 from .weibull import Weibull, WeibullFamily
 
 FAMILIES: dict[str, type[Family]] = {
@@ -24,6 +27,7 @@ FAMILIES: dict[str, type[Family]] = {
     "gumbel": GumbelFamily,
     "dirichlet": DirichletFamily,
     "gaussian": GaussianFamily,
+    "quantized": QuantizedFamily,
 }
 """Families by name."""
 
@@ -34,9 +38,11 @@ __all__ = [
     "AlignmentFamily",
     "Call",
     "CategoricalFamily",
+    "Codebook",
     "DirichletFamily",
     "Family",
     "GaussianFamily",
+    "GaussianSequence",
     "GumbelFamily",
     "Lognormal",
     "LognormalFamily",
@@ -44,8 +50,10 @@ __all__ = [
     "Memory",
     "MultinomialFamily",
     "Posterior",
+    "QuantizedFamily",
     "ScoreFamily",
     "SentenceLatent",
+    "SentenceMemory",
     "Stage",
     "Weibull",
     "WeibullFamily",

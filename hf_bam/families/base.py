@@ -61,8 +61,19 @@ class Call(Protocol):
     def is_random(self) -> bool:
         """Whether the forward pass samples: in training, and within `hf_bam.sampling`."""
 
+    @property
+    def wants_terms(self) -> bool:
+        """Whether loss terms are asked for: in training, or for a measurement."""
+
+    @property
+    def step(self) -> Tensor:
+        """Number of optimizer steps so far, 0-dimensional."""
+
     def collect(self, terms: Iterable[LossTerm]) -> None:
         """Add loss terms to the open forward pass."""
+
+    def log(self, **values: Tensor) -> None:
+        """Add values to the logs of the open forward pass, beside its loss terms."""
 
     def query_mask(self, required: bool = False) -> Tensor | None:
         """Return the queries that are not padding, (B, T); None: all."""

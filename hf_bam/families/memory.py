@@ -68,11 +68,19 @@ class SentenceLatent(Memory):
         if call.is_random:
             noise = call.uniform(mean.shape[-1], per_head=False, per_query=False, first=0)[:, 0, 0]
             z = mean + log_sigma.exp() * torch.special.ndtri(noise).to(mean)
-        if call.layer.training:
+        if call.wants_terms:
             call.collect([LatentKl(normal_kl(mean, log_sigma).sum(dim=-1))])
         with torch.autocast(states.device.type, enabled=False):
             state = exact_linear(z, self.output_weight, self.output_bias)[:, None].to(states.dtype)
         return torch.cat([states, state], dim=1), torch.cat([mask, torch.ones_like(mask[:, :1])], dim=1)
+
+
+class SentenceMemory(SentenceLatent):
+    """Gaussian latent of a whole text as the only position of the memory, as in a variational autoencoder."""
+
+    def forward(self, states: Tensor, mask: Tensor, call: Call) -> tuple[Tensor, Tensor]:
+        states, mask = super().forward(states, mask, call)
+        return states[:, -1:], mask[:, -1:]
 
 
 def masked_mean(states: Tensor, mask: Tensor) -> Tensor:

@@ -6,13 +6,14 @@ Mathematics alone: imports torch and no other subpackage.
 from .alignment import AlignmentKl
 from .annealing import SCHEDULES, annealed
 from .kl import kl_divergence, normal_kl, register_kl
-from .terms import KL, LATENT_KL, KlTerm, LatentKl, LossTerm, Reduction, reduce_terms
+from .terms import KL, LATENT_KL, CommitmentTerm, KlTerm, LatentKl, LossTerm, Reduction, reduce_terms
 
 __all__ = [
     "KL",
     "LATENT_KL",
     "SCHEDULES",
     "AlignmentKl",
+    "CommitmentTerm",
     "KlTerm",
     "LatentKl",
     "LossTerm",

@@ -111,6 +111,29 @@ class LatentKl(LossTerm):
         return self.total.sum() / (labels != IGNORED).sum().clamp(min=1).to(self.total)
 
 
+@dataclass
+class CommitmentTerm(LossTerm):
+    """Mean squared distance of states to their codes, which draws the states to the codes.
+
+    Attributes:
+        states: (B, S, D).
+        codes: (B, S, D) code of each state; they get no gradient.
+        mask: (B, S), False for padding.
+        weight: 0-dimensional factor.
+    """
+
+    name = "commitment"
+    states: Tensor
+    codes: Tensor
+    mask: Tensor
+    weight: Tensor
+
+    def reduce(self, reduction: Reduction, labels: Tensor | None = None, output: Any = None) -> Tensor:
+        difference = (self.states - self.codes.detach())[self.mask]
+        difference = difference.to(torch.promote_types(difference.dtype, torch.float32))
+        return self.weight.to(difference) * difference.square().sum() / max(1, difference.numel())
+
+
 def reduce_terms(
     terms: Sequence[LossTerm], reduction: Reduction, labels: Tensor | None = None, output: Any = None
 ) -> dict[str, Tensor]:

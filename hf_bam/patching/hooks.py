@@ -80,6 +80,7 @@ def open_frame(
         frame.encoder_mask, frame.decoder_mask = padding_masks(inputs, encoder_decoder, ends)
         labels = inputs.get("labels")
         frame.labels = labels if isinstance(labels, Tensor) else None
+        frame.step = steps.step_of(patch.root)
         prepare_checkpointing(patch)
         check_prior_trainable(patch)
         steps.watch(patch.root)
@@ -100,6 +101,8 @@ def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
         return None
     output = alignment.finish(patch, frame, output)
     if not model.training:
+        if patch.runtime.measured is not None:
+            patch.runtime.measured.extend(frame.collected())
         return output
     if not frame.sampled:
         check_sampled(model, patch)
@@ -114,7 +117,7 @@ def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
     output = add_kl(output, kl, kl_loss)
     task_loss = getattr(output, "task_loss", None)
     terms |= {"kl_loss": kl_loss, **({} if task_loss is None else {"task_loss": task_loss})}
-    terms = {name: term.detach() for name, term in terms.items()}
+    terms = {name: term.detach() for name, term in (terms | frame.logged).items()}
     if torch.compiler.is_compiling():
         patch.runtime.meter.add(**terms)
     elif kl_loss.requires_grad:
