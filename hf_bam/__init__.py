@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .evaluation.comparison import compare
     from .evaluation.report import report
     from .prediction import BamPredictor, Predictor, alignments
+    from .prediction.codes import fit_code_prior, generate_from_prior
 
 __version__ = "0.1.0"
 
@@ -33,7 +34,9 @@ __all__ = [
     "UnsupportedModelError",
     "alignments",
     "compare",
+    "fit_code_prior",
     "from_pretrained",
+    "generate_from_prior",
     "get_config",
     "is_patched",
     "kl_loss",
@@ -55,6 +58,8 @@ _LAZY_NAMES = {
     "Predictor": "prediction",
     "alignments": "prediction",
     "compare": "evaluation.comparison",
+    "fit_code_prior": "prediction.codes",
+    "generate_from_prior": "prediction.codes",
     "report": "evaluation.report",
 }
 _LAZY_MODULES = {

@@ -18,6 +18,7 @@ Finetune a model with Bayesian attention, evaluate it and measure its uncertaint
   hf-bam squad --version 2.0 --output_dir out/squad2
   hf-bam translation --dataset language --source en --target qaa --recipe fast
   hf-bam text2text --data_dir data/questions --source src --target tgt --model recurrent --recipe fast
+  hf-bam autoencode --data_dir data/texts --num_codes 128 --recipe fast
   hf-bam graph --dataset cora --data_dir data/planetoid --variant gat wc
 
 Commands: {commands}. `hf-bam COMMAND --help` lists the options of a command.

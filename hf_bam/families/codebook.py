@@ -103,7 +103,7 @@ class Codebook(Memory):
     def report(self) -> str | None:
         """Return a description of a collapsed codebook, in words; None for one that has not collapsed."""
         number, found = len(self.codes), float(perplexity(self.usage))
-        if found >= max(1.5, COLLAPSED * number):
+        if found >= max(1.5, COLLAPSED * number) or not self.usage.any():
             return None
         share = self.usage.sort(descending=True).values.cumsum(dim=0) / self.usage.sum()
         common = int((share < 0.99).sum()) + 1

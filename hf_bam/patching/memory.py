@@ -52,13 +52,17 @@ def install(patch: Patch, number: int) -> list[RemovableHandle]:
         return []
     width = getattr(decoder.config, "cross_attention_hidden_size", None) or decoder.config.hidden_size
     memory = patch.config.settings.memory(width)
+    old = getattr(decoder, "bam", None)
     if memory is None:
-        if isinstance(getattr(decoder, "bam", None), MemoryLayer):
+        patch.code_prior = None
+        if isinstance(old, MemoryLayer):
             del decoder.bam
         return []
     layer = MemoryLayer(patch.config.settings, patch.runtime, memory, number=number)
     layer.to(next(decoder.parameters()).device).train(decoder.training)
     keep_networks(decoder, layer)
+    if layer.memory is not getattr(old, "memory", None):
+        patch.code_prior = None  # that of other codes
     decoder.bam = layer
     names = tuple(inspect.signature(type(decoder).forward).parameters)[1:]
     return [decoder.register_forward_pre_hook(partial(replace_states, argument_names=names), with_kwargs=True)]

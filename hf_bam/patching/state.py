@@ -34,6 +34,7 @@ class Patch:
         expansions: hooks of the layers that can repeat the batch, see `hf_bam.patching.expansion`.
         alternatives: hooks for the alternatives of a latent alignment, see `hf_bam.patching.alternatives`.
         memories: hooks of a latent variable of the encoder's states, see `hf_bam.patching.memory`.
+        code_prior: autoregressive prior of the codes, a transformers model beside the patched one; None: not fitted.
         has_alternatives: whether alternatives of a latent alignment can follow behind its attention.
         classifier: whether it is a model that classifies by its first token, with a latent alignment of that.
         feeds_back: whether the decoder feeds the output of this attention back.
@@ -48,6 +49,7 @@ class Patch:
     expansions: list[RemovableHandle] = field(default_factory=list)
     alternatives: list[RemovableHandle] = field(default_factory=list)
     memories: list[RemovableHandle] = field(default_factory=list)
+    code_prior: Any = None
     has_alternatives: bool = False
     classifier: bool = False
     feeds_back: bool = False

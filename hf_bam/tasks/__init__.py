@@ -28,6 +28,7 @@ TASKS: dict[str, Callable[..., Task]] = {
         name: partial(_make, "glue", "Glue", task=name)
         for name in ("cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli")
     },
+    "autoencode": partial(_make, "autoencode", "Autoencode"),
     "clinc150": partial(_make, "clinc", "Clinc"),
     "custom": partial(_make, "custom", "Custom"),
     "sentiment": partial(_make, "sentiment", "Sentiment"),

@@ -117,6 +117,11 @@ class Run:
             on_main(partial(model.save_pretrained, self.folder / "adapter"))
             model = model.merge_and_unload()
         scores = self.scores(model, data)
+        length, folder = self.recipe.max_length, self.folder / "predictions"
+        further = on_main(lambda: self.task.finish(model, tokenizer, data, length, folder))
+        if further:
+            self.log(f"\n{tables.as_text(score_rows(further))}")
+            scores = {name: own | further.get(name, {}) for name, own in scores.items()}
         trained = Trained(model, tokenizer, data, self.uncertainty(model, tokenizer, data))
         tables_by_set = {name: found.table for name, found in trained.uncertainty.items()}
         result = Result(self.task.name, self.folder, scores, tables_by_set, about, trained)
@@ -132,10 +137,8 @@ class Run:
         result = Result.read(self.folder)
         if "data" in result.about:  # earlier versions did not write it
             check_same(self.folder, {"data": result.about["data"]}, {"data": self.identity["data"]})
-        if self.main:
-            Checkpoints(
-                self.folder / "checkpoints"
-            ).clear()  # left by a run that was killed just after it wrote the results
+        if self.main:  # checkpoints of a run that was killed just after it wrote the results
+            Checkpoints(self.folder / "checkpoints").clear()
         self.log(f"{self.folder} is already finished.")
         return result
 
