@@ -17,6 +17,9 @@ python benchmarks/run.py study --data_dir DATA --jobs 2    # all runs of studies
 python benchmarks/run.py reference --data_dir DATA/glue    # transformers' Trainer on CoLA and RTE, 30 minutes
 python benchmarks/run.py graphs --data_dir DATA --jobs 2   # all runs of studies/graphs.yaml, hours; can be resumed
 
+python benchmarks/run.py questions --data_dir DATA --jobs 2    # latent attention for questions; can be resumed
+python benchmarks/run.py ptb --data_dir DATA --jobs 2    # latent memory for sentences; can be resumed
+
 python benchmarks/run.py report     # tables and figures of the documentation, from the results
 """
 
@@ -42,6 +45,8 @@ PROGRAMS = {
     "study": "studies.runner",
     "reference": "studies.reference",
     "graphs": "studies.graphs",
+    "questions": "studies.latent",
+    "ptb": "studies.latent",
     "report": "report",
 }
 """Modules with a `main` that takes the options."""
@@ -55,7 +60,7 @@ def parse():
     )
     group = parser.add_argument_group("study, reference and graphs")
     group.add_argument(
-        "--data_dir", help="Folder with glue, squad, multi30k/raw and planetoid; for reference that of GLUE."
+        "--data_dir", help="Folder with glue, squad, multi30k/raw, planetoid, nqg and ptb; for reference that of GLUE."
     )
     group.add_argument("--grid", type=Path, default=HERE / "studies" / "study.yaml", help="File with the plan.")
     group.add_argument("--records", type=Path, default=HERE / "results" / "study.jsonl", help="One line for each run.")

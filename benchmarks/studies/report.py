@@ -2,7 +2,7 @@
 
 from ..storage import RESULTS, read, read_lines
 from . import figures as plots
-from . import graph_tables, tables
+from . import graph_tables, latent_tables, tables
 from .ensemble import ensembles
 from .frames import method_rows, score_rows
 
@@ -35,6 +35,7 @@ def pages():
         "results.md": {"headline": tables.headline_table(records, scores)},
         "results-tables.md": details,
         "graphs.md": graph_tables.parts(read_lines(RESULTS / "graphs.jsonl")),
+        "latent.md": latent_tables.parts(*(read_lines(RESULTS / f"{name}.jsonl") for name in ("questions", "ptb"))),
         "howto/settings.md": {"prior": tables.prior_table(read("prior")["rows"])},
     }
 

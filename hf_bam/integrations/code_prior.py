@@ -10,9 +10,9 @@ from typing import Any
 from torch import nn
 from transformers import AutoModelForCausalLM
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME, SAFE_WEIGHTS_NAME
+from transformers.utils.hub import cached_file
 
 from ..patching.state import base_model, patch_of
-from .serialization import look_for
 
 FOLDER = "code_prior"
 FILES = (CONFIG_NAME, GENERATION_CONFIG_NAME, SAFE_WEIGHTS_NAME)
@@ -32,7 +32,8 @@ def load(model: nn.Module, name_or_path: str | os.PathLike[str], **hub: Any) -> 
     patch = patch_of(model)
     if patch.config.family != "quantized":
         return
-    paths = [look_for(name_or_path, f"{FOLDER}/{file}", **hub) for file in FILES]
+    options: dict[str, Any] = {"_raise_exceptions_for_missing_entries": False, **hub}
+    paths = [cached_file(name_or_path, f"{FOLDER}/{file}", **options) for file in FILES]
     if paths[0] is not None:
         prior = AutoModelForCausalLM.from_pretrained(Path(paths[0]).parent)
         patch.code_prior = prior.eval().to(base_model(model).device)

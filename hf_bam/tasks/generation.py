@@ -57,6 +57,10 @@ class GenerationTask(Task):
     heads: int | None = setting(None, least=1)
     """Model from scratch: number of attention heads of a layer. none: 4 for scratch, 1 for recurrent."""
 
+    input_feeding: bool = True
+    """Model from scratch, recurrent: feed the context vector back to the decoder. false: its attention runs once for
+    all steps, which is faster."""
+
     auto_class: ClassVar[Any] = AutoModelForSeq2SeqLM
     default_model: ClassVar[str] = "scratch"
 
@@ -95,6 +99,7 @@ class GenerationTask(Task):
         texts = chain(data.train["source"], data.train["target"])
         length = settings.get("max_position_embeddings", max(POSITIONS, self.max_target_length))
         tokenizer = vocabulary.fit(texts, self.vocabulary, length)
+        settings = {**({} if self.input_feeding or name != "recurrent" else {"input_feeding": False}), **settings}
         return SCRATCH[name].build(tokenizer, self.width, self.layers, self.heads, settings), tokenizer
 
     def input_length(self, max_length: int, tokenizer: PreTrainedTokenizerBase) -> int:
