@@ -85,7 +85,10 @@ def fit_code_prior(
     Args:
         model: a trained model with `family="quantized"`.
         dataset: rows with `input_ids`, as a tokenizer returns them; usually the training set.
-        hidden_size, num_layers, num_heads, dropout: sizes of the prior.
+        hidden_size: size of the states of the prior.
+        num_layers: number of its layers.
+        num_heads: number of its attention heads.
+        dropout: its dropout rate.
 
     Returns:
         The prior, whose token K, the number of codes, begins and ends a sequence.
