@@ -18,6 +18,9 @@ python benchmarks/run.py reference --data_dir DATA/glue    # transformers' Train
 python benchmarks/run.py graphs --data_dir DATA --jobs 2   # all runs of studies/graphs.yaml, hours; can be resumed
 python benchmarks/run.py alignments --data_dir DATA --jobs 2    # those of studies/alignments.yaml, 4 hours; likewise
 
+python benchmarks/run.py questions --data_dir DATA --jobs 2    # latent attention for questions; can be resumed
+python benchmarks/run.py ptb --data_dir DATA --jobs 2    # latent memory for sentences; can be resumed
+
 python benchmarks/run.py report     # tables and figures of the documentation, from the results
 """
 
@@ -44,6 +47,8 @@ PROGRAMS = {
     "reference": "studies.reference",
     "graphs": "studies.graphs",
     "alignments": "studies.runner",
+    "questions": "studies.latent",
+    "ptb": "studies.latent",
     "report": "report",
 }
 """Modules with a `main` that takes the options."""
@@ -57,7 +62,7 @@ def parse():
     )
     group = parser.add_argument_group("study, reference, graphs and alignments")
     group.add_argument(
-        "--data_dir", help="Folder with glue, squad, multi30k/raw and planetoid; for reference that of GLUE."
+        "--data_dir", help="Folder with glue, squad, multi30k/raw, planetoid, nqg and ptb; for reference that of GLUE."
     )
     group.add_argument("--grid", type=Path, help="File with the plan; by default studies/BENCHMARK.yaml.")
     group.add_argument(

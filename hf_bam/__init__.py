@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .evaluation.comparison import compare
     from .evaluation.report import report
     from .prediction import BamPredictor, Predictor, alignments, calibrate
+    from .prediction.codes import fit_code_prior, generate_from_prior
 
 __version__ = "0.1.0"
 
@@ -34,7 +35,9 @@ __all__ = [
     "alignments",
     "calibrate",
     "compare",
+    "fit_code_prior",
     "from_pretrained",
+    "generate_from_prior",
     "get_config",
     "is_patched",
     "kl_loss",
@@ -57,6 +60,8 @@ _LAZY_NAMES = {
     "alignments": "prediction",
     "calibrate": "prediction",
     "compare": "evaluation.comparison",
+    "fit_code_prior": "prediction.codes",
+    "generate_from_prior": "prediction.codes",
     "report": "evaluation.report",
 }
 _LAZY_MODULES = {

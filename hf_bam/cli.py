@@ -17,6 +17,8 @@ Finetune a model with Bayesian attention, evaluate it and measure its uncertaint
   hf-bam glue --task_name mrpc --model_name_or_path albert-base-v2 --output_dir out/mrpc
   hf-bam squad --version 2.0 --output_dir out/squad2
   hf-bam translation --dataset language --source en --target qaa --recipe fast
+  hf-bam text2text --data_dir data/questions --source src --target tgt --model recurrent --recipe fast
+  hf-bam autoencode --data_dir data/texts --num_codes 128 --recipe fast
   hf-bam graph --dataset cora --data_dir data/planetoid --variant gat wc
   hf-bam evaluate --model_name_or_path out/mrpc/model --data my.csv --ood other.csv
 

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from .families import FAMILIES, Family
 from .families.presets import PRESETS
-from .fields import check_fields, is_number, setting
+from .fields import CHOICES, check_fields, is_number, setting
 from .objective import SCHEDULES, Reduction
 
 REDUCTIONS = get_args(Reduction)
@@ -27,8 +27,9 @@ class BamConfig:
 
     family: str = setting("weibull", choices=FAMILIES)
     """Kind of stochastic attention: noise on the scores, `"weibull"` or `"lognormal"`; relative frequencies of keys
-    that are drawn from the soft attention, `"multinomial"`; or a latent alignment, `"categorical"`, `"gumbel"` or
-    `"dirichlet"`."""
+    that are drawn from the soft attention, `"multinomial"`; a latent alignment, `"categorical"`, `"gumbel"` or
+    `"dirichlet"`; Gaussian attention vectors, `"gaussian"`; or codes in the place of the encoder's states,
+    `"quantized"`."""
     kl_weight: float = setting(1e-4, least=0)
     """Weight of the KL in the loss, once annealing is over. The KL pulls the attention towards the prior in proportion
     to `kl_weight * beta`. The default of latent alignments is 1, the bound itself."""
@@ -37,7 +38,8 @@ class BamConfig:
     then averaged over the examples of a batch. Padding never counts."""
     annealing: str = setting("constant", choices=SCHEDULES)
     """Growth of the weight with the optimizer step t: `"constant"`, `"sigmoid"` (of rate*t, from one half, as in the
-    paper's Algorithm 1), `"linear"` (rate*t up to 1) or `"cyclic"` (period 1/rate, rising in its first half)."""
+    paper's Algorithm 1), `"logistic"` (sigmoid of 10*rate*t - 5, from nearly 0 to nearly 1 at t = 1/rate), `"linear"`
+    (rate*t up to 1) or `"cyclic"` (period 1/rate, rising in its first half)."""
     annealing_rate: float = setting(1e-3, above=0)
     """Rate of the annealing, per optimizer step."""
     layers: str | int | tuple[int, ...] = "all"
@@ -87,13 +89,14 @@ class BamConfig:
     def replace(self, **changes: Any) -> BamConfig:
         """Return a copy with some fields changed; another family takes over the settings that both have.
 
-        Fields with the default of the one family get that of the other.
+        Fields with the default of the one family get that of the other, and so do choices that the other does not
+        have.
         """
         family, values = changes.get("family", self.family), self.to_dict()
         if family != self.family:
             usual = common_defaults(self.family)
             values = {name: value for name, value in values.items() if name not in usual or value != usual[name]}
-        return BamConfig(**{**for_family(family, values), **changes})
+        return BamConfig(**{**carried_over(family, values), **changes})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the common fields and those of the family as plain values that JSON can store."""
@@ -138,14 +141,35 @@ def for_family(family: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in others}
 
 
+def carried_over(family: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of another family's settings that this family takes over, choices only if it has them."""
+    fields = {item.name: item for item in dataclasses.fields(FAMILIES[family])} if family in FAMILIES else {}
+    choices = {name: item.metadata[CHOICES] for name, item in fields.items() if CHOICES in item.metadata}
+    kept = for_family(family, values)
+    return {name: value for name, value in kept.items() if name not in choices or value in choices[name]}
+
+
 def option_fields() -> dict[str, tuple[type, dataclasses.Field[Any]]]:
-    """Return every setting by name, with its dataclass: common fields first, then those of the families."""
+    """Return every setting by name, with its dataclass: common fields first, then those of the families.
+
+    A setting of several families has the choices of all of them.
+    """
     own = {item.name: (BamConfig, item) for item in dataclasses.fields(BamConfig) if item.name != "settings"}
     found: dict[str, tuple[type, dataclasses.Field[Any]]] = {**own}
     for cls in FAMILIES.values():
         for item in dataclasses.fields(cls):
-            found.setdefault(item.name, (cls, item))
+            owner, first = found.setdefault(item.name, (cls, item))
+            found[item.name] = owner, _with_choices_of(first, item)
     return found
+
+
+def _with_choices_of(item: dataclasses.Field[Any], other: dataclasses.Field[Any]) -> dataclasses.Field[Any]:
+    choices = dict.fromkeys((*item.metadata.get(CHOICES, ()), *other.metadata.get(CHOICES, ())))
+    if len(choices) == len(item.metadata.get(CHOICES, ())):
+        return item
+    joined = setting(item.default, choices=tuple(choices))
+    joined.name, joined.type = item.name, item.type
+    return joined
 
 
 def _layers(value: Any) -> str | int | tuple[int, ...]:

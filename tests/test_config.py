@@ -21,7 +21,7 @@ from hf_bam.fields import describe
         ("prior_shape", "beta", "'beta*psi', 'psi'"),
         ("attention", "all", "'both', 'self', 'cross'"),
         ("kl_reduction", "max", "'mean', 'sum'"),
-        ("annealing", "cosine", "'constant', 'sigmoid', 'linear', 'cyclic'"),
+        ("annealing", "cosine", "'constant', 'sigmoid', 'logistic', 'linear', 'cyclic'"),
         ("k", 0, "above 0"),
         ("k", float("nan"), "above 0"),
         ("k", "5", "above 0"),
@@ -66,6 +66,7 @@ COMMON = {
 }
 SCORES = {"noise": "key", "prior": "fixed", "d_mid": 7}
 ALIGNMENT = {"objective": "hard", "d_inference": 7}
+CODES = {"latent": "gaussian", "num_codes": 3, "decay": 0.5, "revive_below": 0, "latent_size": 7}
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,8 @@ ALIGNMENT = {"objective": "hard", "d_inference": 7}
         {"family": "categorical", **ALIGNMENT, "top_k": 3, "test_time": "expectation", "estimator": "score"},
         {"family": "gumbel", **ALIGNMENT, "top_k": 3, "test_time": "expectation", "temperature": 0.1},
         {"family": "dirichlet", **ALIGNMENT, "concentration": 2},
+        {"family": "gaussian", "prior": "none", "gamma": 0.1, "initial_sigma": 2, "d_sigma": 7, "sentence_latent": 3},
+        {"family": "quantized", **CODES, "commitment": 1, "commitment_start": 2, "commitment_steps": 3},
     ],
     ids=FAMILIES,
 )
@@ -135,6 +138,18 @@ def test_options_are_the_common_fields_and_those_of_every_family():
     assert {name: found[name][0] for name in owners} == owners
     assert found["kl_weight"][0] is BamConfig
     assert all(describe(cls)[name] for name, (cls, _) in found.items())
+
+
+def test_an_option_of_several_families_has_the_choices_of_all():
+    choices = option_fields()["prior"][1].metadata["choices"]
+    assert choices == ("contextual", "fixed", "none", "standard", "mean_value")
+    assert option_fields()["noise"][1] is next(f for f in dataclasses.fields(FAMILIES["weibull"]) if f.name == "noise")
+
+
+def test_another_family_does_not_take_over_choices_that_it_does_not_have():
+    assert BamConfig(family="categorical").replace(family="gumbel").objective == "variational"
+    assert BamConfig(family="categorical", objective="hard").replace(family="gumbel").objective == "hard"
+    assert BamConfig(prior="none").replace(family="gaussian").prior == "none"
 
 
 def test_frozen_and_replace():

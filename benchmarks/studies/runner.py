@@ -15,6 +15,8 @@ from ..storage import append_line, read_lines
 from .grid import PlannedRun, planned_runs, read, settings, without_paths
 
 ROOT = Path(__file__).parents[2]
+WORKER = "benchmarks.studies.worker"
+"""Module that executes a run, unless a study has its own."""
 
 
 def main(options):
@@ -52,7 +54,8 @@ def key(record):
 
 def execute(run, values, options):
     """Execute a run in a process of its own and return its record; None if the process fails."""
-    folder = Path(options.output, run.task, run.configuration.replace(" ", "-"), f"seed-{run.seed}")
+    name = run.configuration.replace(" ", "-").replace(",", "")
+    folder = Path(options.output, run.task, name, f"seed-{run.seed}")
     folder.mkdir(parents=True, exist_ok=True)
     environment = {
         **os.environ,
@@ -60,7 +63,8 @@ def execute(run, values, options):
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
     }
     with (folder / "output.txt").open("a", encoding="utf-8") as output:
-        command = [sys.executable, "-m", "benchmarks.studies.worker", str(folder), json.dumps(values)]
+        worker = getattr(options, "worker", WORKER)
+        command = [sys.executable, "-m", worker, str(folder), json.dumps(values)]
         code = subprocess.run(command, stdout=output, stderr=output, env=environment, check=False).returncode
     if code:
         print(f"{folder} failed, see its output.txt", flush=True)

@@ -72,6 +72,28 @@ class AttentionCall:
             self.layer.collect(term, by_step=self.first_query is not None)
 
     @property
+    def is_random(self) -> bool:
+        """Whether the forward pass samples: in training, and within `hf_bam.sampling`."""
+        return self.layer is not None and (self.layer.training or self.layer.sampling is not None)
+
+    @property
+    def wants_terms(self) -> bool:
+        """Whether loss terms are asked for: in training, or within `Runtime.measuring`."""
+        return self.layer is not None and (self.layer.training or self.layer.runtime.measured is not None)
+
+    @property
+    def step(self) -> Tensor:
+        """Number of optimizer steps so far, 0-dimensional."""
+        frame = None if self.layer is None else self.layer.runtime.frame
+        return torch.zeros((), device=self.query.device) if frame is None or frame.step is None else frame.step
+
+    def log(self, **values: Tensor) -> None:
+        """Add values to the logs of the open forward pass."""
+        frame = None if self.layer is None else self.layer.runtime.frame
+        if frame is not None and not frame.replaying:
+            frame.logged.update(values)
+
+    @property
     def alignment(self) -> Alignment | None:
         """Record of the latent alignment of the open forward pass; None where there is none."""
         frame = None if self.layer is None else self.layer.runtime.frame

@@ -69,6 +69,8 @@ class Frame:
         sampling, seed: source of the noise of a model in evaluation mode, and the seed of this forward.
         positions: positions of the tokens of this forward in their texts; for sampling.
         alignment: record of the latent alignment; None where there is none.
+        step: number of optimizer steps so far, in training.
+        logged: values for the logs beside the loss terms.
         terms: loss terms of the attention calls.
         parts: loss terms of the calls that had only some of the queries of a module, by module and kind of term.
         step_seeds: training: the seed that all calls of such a module share, by its number.
@@ -86,6 +88,8 @@ class Frame:
     # torch.compile traces a function here, and neither the class itself nor an object of it.
     positions: Positions = field(default_factory=lambda: Positions())
     alignment: Alignment | None = None
+    step: Tensor | None = None
+    logged: dict[str, Tensor] = field(default_factory=dict)
     terms: list[LossTerm] = field(default_factory=list)
     parts: dict[tuple[int, type[LossTerm]], list[LossTerm]] = field(default_factory=dict)
     step_seeds: dict[int, int] = field(default_factory=dict)

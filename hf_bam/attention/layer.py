@@ -23,7 +23,7 @@ class BamLayer(nn.Module):
     Args:
         family: the kind of randomness, with its settings.
         runtime: state of the model while it runs.
-        head_dim: size of the keys of a head.
+        head_dim: size of the keys of a head, or of its attention vectors for families of the output stage.
         decoder: whether the queries are tokens of the decoder of an encoder-decoder model.
         cross: whether keys and queries come from different sequences.
         uses: for each use of the module within a forward, whether it is stochastic. One entry for most models.
@@ -132,6 +132,18 @@ class BamLayer(nn.Module):
             frame.add(term, self.number if by_step else None)
         elif term.requires_grad and not torch.compiler.is_compiling() and not in_backward():
             self.runtime.lost_terms += 1
+
+
+class MemoryLayer(BamLayer):
+    """Layer of a decoder: the latent variable of the encoder's states to which its attention modules attend.
+
+    Args:
+        memory: the latent variable, a child of the layer.
+    """
+
+    def __init__(self, family: Family, runtime: Runtime, memory: nn.Module, *, number: int) -> None:
+        super().__init__(family, runtime, head_dim=0, uses=(False,), number=number)
+        self.memory = memory
 
 
 def in_backward() -> bool:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..families import Alignment
+from ..objective import LossTerm
 from .frame import Frame
 from .sampling import Sampling
 
@@ -105,6 +106,20 @@ class Runtime:
     def records(self) -> list[Alignment] | None:
         """Latent alignments of the forward passes of this thread within `recording`; None outside of it."""
         return getattr(self._local, "records", None)
+
+    @property
+    def measured(self) -> list[LossTerm] | None:
+        """Loss terms of the forward passes of this thread within `measuring`; None outside of it."""
+        return getattr(self._local, "measured", None)
+
+    @contextmanager
+    def measuring(self) -> Iterator[list[LossTerm]]:
+        """Collect the loss terms of latent variables of the memory in forward passes in evaluation mode."""
+        self._local.measured = measured = list[LossTerm]()
+        try:
+            yield measured
+        finally:
+            self._local.measured = None
 
     @contextmanager
     def recording(self) -> Iterator[list[Alignment]]:

@@ -6,12 +6,17 @@ Mathematics alone: imports torch, `fields`, `objective` and `priors`.
 from .alignment import AlignmentFamily
 from .base import STAGES, Call, Family, Mask, Stage
 from .categorical import CategoricalFamily
+from .codebook import Codebook
 from .dirichlet import DirichletFamily
+from .gaussian import GaussianFamily
 from .gumbel import GumbelFamily
 from .lognormal import Lognormal, LognormalFamily
+from .memory import Memory, SentenceLatent, SentenceMemory
 from .multinomial import MultinomialFamily
+from .quantized import QuantizedFamily
 from .record import Alignment
 from .scores import Posterior, ScoreFamily
+from .sequence import GaussianSequence
 from .weibull import Weibull, WeibullFamily
 
 FAMILIES: dict[str, type[Family]] = {
@@ -21,6 +26,8 @@ FAMILIES: dict[str, type[Family]] = {
     "categorical": CategoricalFamily,
     "gumbel": GumbelFamily,
     "dirichlet": DirichletFamily,
+    "gaussian": GaussianFamily,
+    "quantized": QuantizedFamily,
 }
 """Families by name."""
 
@@ -31,15 +38,22 @@ __all__ = [
     "AlignmentFamily",
     "Call",
     "CategoricalFamily",
+    "Codebook",
     "DirichletFamily",
     "Family",
+    "GaussianFamily",
+    "GaussianSequence",
     "GumbelFamily",
     "Lognormal",
     "LognormalFamily",
     "Mask",
+    "Memory",
     "MultinomialFamily",
     "Posterior",
+    "QuantizedFamily",
     "ScoreFamily",
+    "SentenceLatent",
+    "SentenceMemory",
     "Stage",
     "Weibull",
     "WeibullFamily",

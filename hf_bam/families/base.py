@@ -57,6 +57,24 @@ class Call(Protocol):
     def alignment(self) -> Any:
         """Record of the latent alignment of the open forward pass; None where there is none."""
 
+    @property
+    def is_random(self) -> bool:
+        """Whether the forward pass samples: in training, and within `hf_bam.sampling`."""
+
+    @property
+    def wants_terms(self) -> bool:
+        """Whether loss terms are asked for: in training, or for a measurement."""
+
+    @property
+    def step(self) -> Tensor:
+        """Number of optimizer steps so far, 0-dimensional."""
+
+    def collect(self, terms: Iterable[LossTerm]) -> None:
+        """Add loss terms to the open forward pass."""
+
+    def log(self, **values: Tensor) -> None:
+        """Add values to the logs of the open forward pass, beside its loss terms."""
+
     def query_mask(self, required: bool = False) -> Tensor | None:
         """Return the queries that are not padding, (B, T); None: all."""
 
@@ -101,8 +119,24 @@ class Family(ABC):
     def __post_init__(self) -> None:
         check_fields(self, "BamConfig")
 
+    @property
+    def in_attention(self) -> bool:
+        """Whether attention modules are random, and not only the memory."""
+        return True
+
+    def memory(self, width: int) -> nn.Module | None:
+        """Return the latent variable of the encoder's states, of size `width`, before the decoder attends to them.
+
+        It is a [`Memory`][hf_bam.families.Memory]; None: the states stay as they are.
+        """
+        return None
+
     def modules(self, head_dim: int) -> dict[str, nn.Module]:
-        """Return the networks of one attention module by name; they become children of `call.layer`."""
+        """Return the networks of one attention module by name; they become children of `call.layer`.
+
+        Args:
+            head_dim: size of the attention vectors of a head for the output stage, of its keys for other stages.
+        """
         return {}
 
     @abstractmethod

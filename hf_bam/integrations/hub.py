@@ -20,6 +20,7 @@ from transformers.utils.hub import cached_file
 
 from .. import models
 from ..patching.state import base_model, patch_of
+from . import code_prior
 from .cards import model_card
 from .serialization import SavedBam, apply, find, read
 
@@ -48,7 +49,9 @@ def from_pretrained(
     saved = read(find(name_or_path, **location))
     cls = model_class or _class_named(saved)
     with _without_warning():
-        return _load(cls, name_or_path, saved, location, kwargs)
+        model = _load(cls, name_or_path, saved, location, kwargs)
+    code_prior.load(model, name_or_path, **location)
+    return model
 
 
 def _load(

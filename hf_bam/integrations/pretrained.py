@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from ..attention.interface import NAME
 from ..patching import NOT_SAVED, get_config, keep_out_of_plain_weights, patch
 from ..patching.state import base_model, find_patches
-from . import hub, serialization
+from . import code_prior, hub, serialization
 
 Method = Callable[..., Any]
 UPLOAD = ("push_to_hub", "repo_id", "commit_message", "create_pr", "private", "revision", "token")
@@ -43,6 +43,7 @@ def save_pretrained(method: Method, model: Any, save_directory: Any, *args: Any,
             setattr(root, NOT_SAVED, ignored)
     if kwargs.get("is_main_process", True):
         serialization.write(model, tensors, Path(save_directory))
+        code_prior.save(model, save_directory)
         if upload.pop("push_to_hub", False):
             hub.push_to_hub(model, **{"repo_id": Path(save_directory).name, **upload})
     return result
@@ -56,8 +57,12 @@ def from_pretrained(method: Method, cls: Any, name_or_path: Any, *args: Any, **k
     if was_bayesian and not wants_bam(model):
         hub.warn_plain(name_or_path)
     if wants_bam(model):
-        path = None if name_or_path is None else serialization.look_for(name_or_path, **hub.location_in(kwargs))
-        patch(model) if path is None else serialization.apply(model, serialization.read(path))
+        location = hub.location_in(kwargs)
+        path = None if name_or_path is None else serialization.look_for(name_or_path, **location)
+        if path is None:
+            patch(model)
+        else:
+            code_prior.load(serialization.apply(model, serialization.read(path)), name_or_path, **location)
     return loaded
 
 

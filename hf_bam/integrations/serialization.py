@@ -23,6 +23,7 @@ from ..config import BamConfig
 from ..patching import get_config, patch
 from ..patching.state import bam_modules, patch_of, root_of
 from ..patching.steps import BUFFER, step_of
+from . import code_prior
 
 FILE = "bam.safetensors"
 FORMAT = 1
@@ -52,6 +53,7 @@ def save(model: nn.Module, directory: str | os.PathLike[str]) -> Path:
     """Write `bam.safetensors`, the settings and the prior network alone, which `load` applies to a base model."""
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
+    code_prior.save(model, directory)
     return write(model, state_tensors(model), directory)
 
 
@@ -120,7 +122,9 @@ def load(model: Model, name_or_path: str | os.PathLike[str], **hub: Any) -> Mode
         name_or_path: a folder or a repository of the Hub.
         hub: `revision`, `token`, `cache_dir`, ... as for `from_pretrained`.
     """
-    return apply(model, read(find(name_or_path, **hub)))
+    apply(model, read(find(name_or_path, **hub)))
+    code_prior.load(model, name_or_path, **hub)
+    return model
 
 
 def apply(model: Model, saved: SavedBam) -> Model:

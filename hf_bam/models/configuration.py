@@ -32,6 +32,8 @@ class RecurrentConfig(PretrainedConfig):
             instead of the target token; 0 is teacher forcing, 1 is free running.
         feedback: token that scheduled sampling feeds back, one of `FEEDBACK`.
         gumbel_temperature: temperature of the Gumbel-softmax feedback; low values approach single tokens.
+        initial_state: state with which the decoder starts: `"encoder"`, the final states of the encoder; or `"zero"`,
+            so that the decoder knows the source from its attention alone.
         tie_word_embeddings: use one matrix for the embeddings of source and target and for the output layer.
     """
 
@@ -51,6 +53,7 @@ class RecurrentConfig(PretrainedConfig):
         scheduled_sampling: float = 0.0,
         feedback: str = "sample",
         gumbel_temperature: float = 1.0,
+        initial_state: str = "encoder",
         use_cache: bool = True,
         tie_word_embeddings: bool = True,
         pad_token_id: int = 1,
@@ -69,6 +72,7 @@ class RecurrentConfig(PretrainedConfig):
         self.scheduled_sampling = scheduled_sampling
         self.feedback = feedback
         self.gumbel_temperature = gumbel_temperature
+        self.initial_state = initial_state
         self.use_cache = use_cache
         super().__init__(
             **{"is_encoder_decoder": True, **kwargs},
@@ -94,6 +98,10 @@ class RecurrentConfig(PretrainedConfig):
         if self.feedback not in FEEDBACK:
             raise ValueError(
                 f"RecurrentConfig.feedback={self.feedback!r} is not valid; it must be one of {', '.join(FEEDBACK)}."
+            )
+        if self.initial_state not in ("encoder", "zero"):
+            raise ValueError(
+                f"RecurrentConfig.initial_state={self.initial_state!r} is not valid; it must be 'encoder' or 'zero'."
             )
         if self.gumbel_temperature <= 0:
             raise ValueError(

@@ -112,6 +112,12 @@ class RecurrentDecoder(RecurrentPreTrainedModel):
         """Return the state before the first step, and the keys and values of the source."""
         if cache is not None and cache.state is not None and cache.memory is not None:
             return cache.state, cache.memory
+        if self.config.initial_state == "zero" and encoder_outputs is not None:
+            memory: Any = encoder_outputs.last_hidden_state
+            zero = torch.zeros_like(memory[:, 0])
+            return State(((zero[None], zero[None]),) * len(self.layers), zero[:, None]), self.cross_attn.project(
+                memory
+            )
         if encoder_outputs is None or encoder_outputs.get("hidden_state") is None:
             raise ValueError(
                 "encoder_outputs has no hidden_state and cell_state, with which the decoder starts; give the output "

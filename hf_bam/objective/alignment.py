@@ -14,10 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from .terms import IGNORED as IGNORED
 from .terms import KL, LossTerm, Reduction
-
-IGNORED = -100
-"""Label of a token that does not count."""
 
 
 def log_likelihood(logits: Tensor, labels: Tensor) -> Tensor:

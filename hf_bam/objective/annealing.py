@@ -10,6 +10,7 @@ from torch import Tensor
 SCHEDULES: dict[str, Callable[[Tensor], Tensor]] = {
     "constant": torch.ones_like,
     "sigmoid": torch.sigmoid,
+    "logistic": lambda progress: torch.sigmoid(10 * progress - 5),
     "linear": lambda progress: progress.clamp(max=1),
     "cyclic": lambda progress: (2 * progress.remainder(1)).clamp(max=1),
 }

@@ -37,3 +37,10 @@ def kl_divergence(posterior: Any, prior: Any, log_mean: Tensor, log_psi: Tensor)
             f"There is no KL of {type(posterior).__name__} and {type(prior).__name__}; registered are {known}."
         )
     return function(posterior, prior, log_mean, log_psi)
+
+
+def normal_kl(shift: Tensor, log_sigma: Tensor, log_prior_sigma: Tensor | float = 0.0) -> Tensor:
+    """Return KL(N(m, sigma^2) || N(m0, sigma0^2)) with ``shift = m - m0``, by default ``sigma0 = 1``."""
+    relative = log_sigma - log_prior_sigma
+    scaled = shift if isinstance(log_prior_sigma, float) else shift * (-log_prior_sigma).exp()
+    return ((2 * relative).exp() + scaled.square() - 1) / 2 - relative

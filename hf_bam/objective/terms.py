@@ -12,7 +12,11 @@ from torch import Tensor
 
 Reduction = Literal["mean", "sum"]
 KL = "kl"
-"""Name of the term whose weight is `kl_weight` with its annealing. Terms of other names have weight 1."""
+"""Name of the KL of attention calls. Its weight is `kl_weight` with its annealing."""
+LATENT_KL = "latent_kl"
+"""Name of the KL of latent variables outside of attention calls, with the same weight. Other terms have weight 1."""
+IGNORED = -100
+"""Label of a token that does not count."""
 
 
 class LossTerm(ABC):
@@ -82,6 +86,52 @@ class KlTerm(LossTerm):
         count = (self.count * kept).sum(dim=1)  # (B,)
         value = total / count.clamp(min=1) if reduction == "mean" else total
         return value.sum() / (count > 0).sum().clamp(min=1)
+
+
+@dataclass
+class LatentKl(LossTerm):
+    """KL of latent variables of whole examples.
+
+    Attributes:
+        total: (B,) nats for each example.
+    """
+
+    name = LATENT_KL
+    summed = True
+    total: Tensor
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.total.requires_grad
+
+    def reduce(self, reduction: Reduction, labels: Tensor | None = None, output: Any = None) -> Tensor:
+        """Return the KL per target token, as the loss is; `"sum"`, or without such labels: per example."""
+        if reduction == "sum" or labels is None or labels.dim() != 2:
+            return self.total.mean()
+        return self.total.sum() / (labels != IGNORED).sum().clamp(min=1).to(self.total)
+
+
+@dataclass
+class CommitmentTerm(LossTerm):
+    """Mean squared distance of states to their codes, which draws the states to the codes.
+
+    Attributes:
+        states: (B, S, D).
+        codes: (B, S, D) code of each state; they get no gradient.
+        mask: (B, S), False for padding.
+        weight: 0-dimensional factor.
+    """
+
+    name = "commitment"
+    states: Tensor
+    codes: Tensor
+    mask: Tensor
+    weight: Tensor
+
+    def reduce(self, reduction: Reduction, labels: Tensor | None = None, output: Any = None) -> Tensor:
+        difference = (self.states - self.codes.detach())[self.mask]
+        difference = difference.to(torch.promote_types(difference.dtype, torch.float32))
+        return self.weight.to(difference) * difference.square().sum() / max(1, difference.numel())
 
 
 def reduce_terms(

@@ -20,11 +20,11 @@ from ..attention.sampling import Sampling
 from ..config import BamConfig
 from ..families import AlignmentFamily
 from ..graph import convolution
-from . import alternatives, expansion, hooks, steps
+from . import alternatives, expansion, hooks, memory, steps
 from .architectures import READOUTS, SHARES_PREFIX
 from .discovery import Site, UnsupportedModelError, check_graph_settings, find_sites, stochastic_uses
 from .placement import classifies, has_alternatives, inference_network
-from .state import ATTRIBUTE, Patch, find_patches, patch_of, root_of
+from .state import ATTRIBUTE, Patch, find_patches, keep_networks, patch_of, root_of
 
 __all__ = ["UnsupportedModelError", "get_config", "is_patched", "kl_loss", "patch", "sampling", "set_step", "unpatch"]
 
@@ -61,6 +61,7 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
     sites = find_sites(root)
     uses = stochastic_uses(sites, config)
     follows = has_alternatives(root, sites, uses, config)
+    memory.check(root, config)
     patches = find_patches(root)
     for other in patches:
         if other.root is not root:
@@ -84,11 +85,12 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
         site.module.bam = layer
         if is_graph:
             convolution.install(site.module)
-    for handle in (*state.expansions, *state.alternatives):
+    for handle in (*state.expansions, *state.alternatives, *state.memories):
         handle.remove()
     shares_prefix = isinstance(root, PreTrainedModel) and root.config.model_type in SHARES_PREFIX
     state.expansions = expansion.install(root, state.runtime) if shares_prefix else []
     state.alternatives = alternatives.install(state)
+    state.memories = memory.install(state, number=len(sites))
     for inner in _models(root):
         if isinstance(inner, PreTrainedModel):
             keep_out_of_plain_weights(inner)
@@ -100,7 +102,8 @@ def _build_layer(number: int, site: Site, uses: tuple[bool, ...], state: Patch, 
     position: dict[str, Any] = {"decoder": site.decoder, "cross": site.cross, "uses": uses, "number": number}
     position["alternatives"] = state.has_alternatives and any(uses)
     position["queries"] = 1 if position["alternatives"] and not site.cross else None
-    layer = BamLayer(config.settings, state.runtime, head_dim=site.head_dim, **position)
+    head_dim = site.value_dim if config.settings.stage == "output" else site.head_dim
+    layer = BamLayer(config.settings, state.runtime, head_dim=head_dim, **position)
     for name, network in inference_network(state.root, site, config).items() if any(uses) else ():
         layer.add_module(name, network)
     layer.train(site.module.training)
@@ -108,15 +111,8 @@ def _build_layer(number: int, site: Site, uses: tuple[bool, ...], state: Patch, 
     reference = max(site.module.parameters(), key=lambda p: p.is_floating_point(), default=None)
     if reference is not None:
         layer.to(device=reference.device, dtype=reference.dtype if reference.is_floating_point() else None)
-    old = dict(getattr(site.module, "bam", nn.Module()).named_children())
-    for name, network in layer.named_children():
-        if name in old and _form(old[name]) == _form(network):
-            layer.add_module(name, old[name])
+    keep_networks(site.module, layer)
     return layer
-
-
-def _form(network: nn.Module) -> tuple[type, list[torch.Size]]:
-    return type(network), [parameter.shape for parameter in network.parameters()]
 
 
 def _set_implementation(state: Patch, sites: list[Site]) -> None:
@@ -171,7 +167,7 @@ def _restore(state: Patch) -> None:
 def unpatch(model: Model) -> Model:
     """Restore the plain model, in place, with its weights as trained so far."""
     state = patch_of(model)
-    for handle in (*state.handles, *state.expansions, *state.alternatives):
+    for handle in (*state.handles, *state.expansions, *state.alternatives, *state.memories):
         handle.remove()
     for module in state.root.modules():
         if isinstance(getattr(module, "bam", None), BamLayer):

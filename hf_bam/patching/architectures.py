@@ -27,6 +27,8 @@ CROSS = re.compile(r"cross|encoder_attn|EncDec", re.IGNORECASE)
 """Names of cross-attention within a layer."""
 HEAD_DIM = ("qk_head_dim", "head_dim", "attention_head_size", "key_value_proj_dim", "head_size", "out_channels")
 """Names that attention modules have for the size of a head."""
+VALUE_DIM = ("v_head_dim",)
+"""Names that attention modules have for the size of the values of a head, where keys have another one."""
 HEADS = ("num_heads", "num_attention_heads", "n_heads")
 """Names that attention modules have for the number of their heads."""
 

@@ -15,7 +15,7 @@ from ..attention.interface import SPARSE
 from ..config import BamConfig
 from ..families import ScoreFamily
 from ..graph.convolution import has_attention, problem
-from .architectures import CROSS, HEAD_DIM, HEADS, NO_TOKENS, SHARED_LAYERS
+from .architectures import CROSS, HEAD_DIM, HEADS, NO_TOKENS, SHARED_LAYERS, VALUE_DIM
 
 
 class UnsupportedModelError(ValueError):
@@ -49,6 +49,11 @@ class Site:
             f"{self.path} ({type(self.module).__name__}) has no attribute for the size of its heads: "
             f"none of {', '.join(HEAD_DIM)} is there."
         )
+
+    @property
+    def value_dim(self) -> int:
+        found = (getattr(self.module, name, None) for name in VALUE_DIM)
+        return next((size for size in found if isinstance(size, int)), self.head_dim)
 
     @property
     def heads(self) -> int:
@@ -133,6 +138,8 @@ def stochastic_uses(sites: list[Site], config: BamConfig) -> list[tuple[bool, ..
         stacks.setdefault(site.stack, set()).update(site.layers)
     has_cross = any(site.cross for site in sites)
     kinds = {"both": (False, True), "self": (False,), "cross": (True,), "alignment": (has_cross,)}[config.attention]
+    if not config.settings.in_attention:
+        return [(False,) * len(site.layers) for site in sites]
     wanted = {stack: _select(config.layers, len(layers)) for stack, layers in stacks.items()}
     uses = [tuple(site.cross in kinds and layer in wanted[site.stack] for layer in site.layers) for site in sites]
     if not any(map(any, uses)) or not _exist(config.layers, max(map(len, stacks.values()))):

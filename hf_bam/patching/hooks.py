@@ -15,7 +15,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..attention.frame import Frame, Positions
 from ..attention.runtime import Replay, Runtime
-from ..objective import KL, annealed, reduce_terms
+from ..objective import KL, LATENT_KL, annealed, reduce_terms
 from . import alignment, backward, steps
 from .outputs import add_kl, own_loss, prepare_outputs
 from .state import ATTRIBUTE, Patch, bam_modules
@@ -80,6 +80,7 @@ def open_frame(
         frame.encoder_mask, frame.decoder_mask = padding_masks(inputs, encoder_decoder, ends)
         labels = inputs.get("labels")
         frame.labels = labels if isinstance(labels, Tensor) else None
+        frame.step = steps.step_of(patch.root)
         prepare_checkpointing(patch)
         check_prior_trainable(patch)
         steps.watch(patch.root)
@@ -100,6 +101,8 @@ def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
         return None
     output = alignment.finish(patch, frame, output)
     if not model.training:
+        if patch.runtime.measured is not None:
+            patch.runtime.measured.extend(frame.collected())
         return output
     if not frame.sampled:
         check_sampled(model, patch)
@@ -107,13 +110,14 @@ def close_frame(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any],
     config = patch.config
     weight = annealed(config.kl_weight, config.annealing, config.annealing_rate, steps.step_of(patch.root))
     terms = reduce_terms(frame.collected(), config.kl_reduction, frame.labels, output)
-    kl = terms.setdefault(KL, torch.zeros_like(weight))
-    kl_loss = sum((value for name, value in terms.items() if name != KL), weight.to(kl.device) * kl)
+    kls = [terms[name] for name in (KL, LATENT_KL) if name in terms] or [torch.zeros_like(weight)]
+    kl = terms[KL] = sum((value.to(kls[0].device) for value in kls[1:]), kls[0])
+    kl_loss = sum((value for name, value in terms.items() if name not in (KL, LATENT_KL)), weight.to(kl.device) * kl)
     patch.runtime.kl_loss = kl_loss
     output = add_kl(output, kl, kl_loss)
     task_loss = getattr(output, "task_loss", None)
     terms |= {"kl_loss": kl_loss, **({} if task_loss is None else {"task_loss": task_loss})}
-    terms = {name: term.detach() for name, term in terms.items()}
+    terms = {name: term.detach() for name, term in (terms | frame.logged).items()}
     if torch.compiler.is_compiling():
         patch.runtime.meter.add(**terms)
     elif kl_loss.requires_grad:

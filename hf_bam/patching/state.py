@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
@@ -33,6 +34,8 @@ class Patch:
         expansions: hooks of the layers that can repeat the batch, see `hf_bam.patching.expansion`.
         alternatives: hooks for the alternatives of a latent alignment, see `hf_bam.patching.alternatives`.
         latent: number of places of a latent alignment; 0 for other families.
+        memories: hooks of a latent variable of the encoder's states, see `hf_bam.patching.memory`.
+        code_prior: autoregressive prior of the codes, a transformers model beside the patched one; None: not fitted.
         has_alternatives: whether alternatives of a latent alignment can follow behind its attention.
         classifier: whether it is a model that classifies by its first token, with a latent alignment of that.
         feeds_back: whether the decoder feeds the output of this attention back.
@@ -47,6 +50,8 @@ class Patch:
     expansions: list[RemovableHandle] = field(default_factory=list)
     alternatives: list[RemovableHandle] = field(default_factory=list)
     latent: int = 0
+    memories: list[RemovableHandle] = field(default_factory=list)
+    code_prior: Any = None
     has_alternatives: bool = False
     classifier: bool = False
     feeds_back: bool = False
@@ -101,3 +106,15 @@ def patch_of(model: nn.Module) -> Patch:
 def bam_modules(model: nn.Module) -> Iterator[tuple[str, BamLayer]]:
     """Return the Bayesian layers of a model with their names."""
     return ((path, module) for path, module in model.named_modules() if isinstance(module, BamLayer))
+
+
+def keep_networks(module: nn.Module, layer: BamLayer) -> None:
+    """Give a new layer the networks that its module has already, where they have the same form."""
+    old = dict(getattr(module, "bam", nn.Module()).named_children())
+    for name, network in layer.named_children():
+        if name in old and _form(old[name]) == _form(network):
+            layer.add_module(name, old[name])
+
+
+def _form(network: nn.Module) -> tuple[type, list[torch.Size]]:
+    return type(network), [tensor.shape for tensor in network.state_dict().values()]

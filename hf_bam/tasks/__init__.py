@@ -1,4 +1,4 @@
-"""Tasks to finetune on: GLUE, CLINC150, SQuAD, translation, sentiment and the user's own data.
+"""Tasks to finetune on: GLUE, CLINC150, SQuAD, translation, text to text, sentiment and the user's own data.
 
 A [`Task`][hf_bam.tasks.base.Task] loads rows, encodes them for training, declares how a predictor reads them, and
 scores the predictions. A new task is a file in this package and a line in `TASKS`. Tasks import `prediction`,
@@ -28,10 +28,12 @@ TASKS: dict[str, Callable[..., Task]] = {
         name: partial(_make, "glue", "Glue", task=name)
         for name in ("cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli")
     },
+    "autoencode": partial(_make, "autoencode", "Autoencode"),
     "clinc150": partial(_make, "clinc", "Clinc"),
     "custom": partial(_make, "custom", "Custom"),
     "sentiment": partial(_make, "sentiment", "Sentiment"),
     "squad": partial(_make, "squad", "Squad"),
+    "text2text": partial(_make, "text2text", "TextToText"),
     "translation": partial(_make, "translation", "Translation"),
 }
 """Tasks by name."""

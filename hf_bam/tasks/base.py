@@ -138,6 +138,17 @@ class Task(ABC):
     def write(self, rows: Dataset, predictions: list[Any], split: str, directory: Path) -> Path:
         """Write the predictions in the official format and return the path of the file."""
 
+    def finish(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: Data, max_length: int, folder: Path
+    ) -> dict[str, dict[str, float]]:
+        """Finish a trained model and return further scores of the labelled sets; most tasks have nothing to do.
+
+        Args:
+            max_length: number of tokens to which inputs are truncated.
+            folder: for files.
+        """
+        return {}
+
     def labels(self, rows: Dataset) -> list[Any] | None:
         """Return the labels as [`compare`][hf_bam.compare] takes them; None for tasks that are not classification."""
         return None

@@ -14,12 +14,13 @@ import numpy as np
 from datasets import Dataset
 
 from ..fields import is_number
+from . import tables
 from .base import Data, DataError
 from .classification import SentenceTask, make_rows
 from .glue_metrics import correlations, macro_f1
-from .readers import INTEGER, NUMBER, READERS, Record
+from .readers import INTEGER, NUMBER, Record
+from .tables import FORMATS
 
-FORMATS = ", ".join(READERS)
 MISSING = r"|(?i:[-+]?(nan|inf|infinity)|null|<na>|nat)|None"
 """Values that programs write for a missing label. `none`, `n/a` and `NA` are names of classes in some data."""
 
@@ -64,31 +65,26 @@ class Custom(SentenceTask):
     def load(self, data_dir: Path | None) -> Data:
         if data_dir is None:
             raise DataError(f"The task custom needs data_dir: a folder with train and validation ({FORMATS}).")
-        train = self._read(_find(Path(data_dir), "train"), labelled=True)
+        train = self._read(tables.find(Path(data_dir), "train"), labelled=True)
         names = [] if self.regression else self._classes(train)
-        validation = self._read(_find(Path(data_dir), "validation", "dev"), labelled=True)
+        validation = self._read(tables.find(Path(data_dir), "validation", "dev"), labelled=True)
         data = Data(self._rows(train, names), {"validation": self._rows(validation, names)})
-        if any((Path(data_dir) / f"test{ending}").exists() for ending in READERS):
-            test = self._read(_find(Path(data_dir), "test"), labelled=False)
+        if tables.has_test(Path(data_dir)):
+            test = self._read(tables.find(Path(data_dir), "test"), labelled=False)
             known = any(self.label_column in record.values for record in test)
             (data.evaluation if known else data.test)["test"] = self._rows(test, names, labelled=known)
         return data
 
     def read(self, file: Path, names: Sequence[str], labelled: bool = True) -> Dataset:
         """Return the rows of one file; `names` are the classes, none of them for a regression."""
-        if file.suffix not in READERS:
-            raise DataError(f"{file}: expected a file that ends in {FORMATS}.")
         return self._rows(self._read(file, labelled), names, labelled)
 
     def _read(self, file: Path, labelled: bool) -> list[Record]:
         columns = [*self.text_columns, self.label_column] if labelled else self.text_columns
-        records = list(READERS[file.suffix](file, columns))
-        if not records:
-            raise DataError(f"{file}: expected rows, found none.")
-        return records
+        return tables.read(file, columns)
 
     def _rows(self, records: list[Record], names: Sequence[str], labelled: bool = True) -> Dataset:
-        texts = [[_text(record, column) for record in records] for column in self.text_columns]
+        texts = [[tables.text(record, column) for record in records] for column in self.text_columns]
         labels = [self._label(record, names) if labelled else None for record in records]
         return make_rows(texts, labels, names)
 
@@ -124,22 +120,6 @@ class Custom(SentenceTask):
         if name not in names:
             raise record.error(f"a class of the training file ({', '.join(names)})", name)
         return names.index(name)
-
-
-def _find(folder: Path, *stems: str) -> Path:
-    files = [folder / f"{stem}{ending}" for stem in stems for ending in READERS]
-    present = [file for file in files if file.exists()]
-    if len(present) == 1:
-        return present[0]
-    found = ", ".join(file.name for file in present) or "none"
-    raise DataError(f"{folder}: expected one file called {' or '.join(stems)} ({FORMATS}), found {found}.")
-
-
-def _text(record: Record, column: str) -> str:
-    value = record[column]
-    if not isinstance(value, str) or not value.strip():
-        raise record.error(f"a text in column {column!r}", value)
-    return value
 
 
 def _number(record: Record, column: str) -> float:

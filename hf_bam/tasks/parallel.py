@@ -40,6 +40,19 @@ def read_folder(folder: Path, source: str, target: str) -> Data:
     )
 
 
+def read_texts(folder: Path, ending: str) -> Data:
+    """Return the sets of a folder with one file each, whose texts are both `source` and `target`."""
+    names = _names(folder, ending) if folder.is_dir() else set()
+    development = [name for name in DEVELOPMENT if name in names]
+    if "train" not in names or not development:
+        choices = " or ".join(f"{name}.{ending}" for name in DEVELOPMENT)
+        raise DataError(f"{folder}: expected train.{ending} and one of {choices}.")
+    sets = {name: [text for text in read_lines(find(folder, name, ending)) if text] for name in names}
+    rows = {name: Dataset.from_dict({"source": own, "target": own}) for name, own in sets.items()}
+    tests = sorted(name for name in names if name.startswith("test"))
+    return Data(rows["train"], {name: rows[name] for name in (*development, *tests)})
+
+
 def write_folder(folder: Path, data: Data, source: str, target: str) -> list[Path]:
     """Write files that `read_folder` reads."""
     sides = {"source": source, "target": target}

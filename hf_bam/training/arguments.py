@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,30 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from ..config import option_fields as bam_fields
-from ..config import setting_names
-from ..families import FAMILIES
 from ..families.presets import PRESETS
-from ..fields import CHOICES, describe, is_number, type_name
 from ..tasks import TASKS
 from .compatibility import present_settings
-from .files import parse_value, read_yaml
+from .files import read_yaml
+from .options import SWITCH, HelpFormatter, add_option, keywords, only_for
 from .recipe import Recipe
-from .settings import RECIPES, Job, fixed_fields, is_text, resolve, task_class, task_fields
+from .settings import RECIPES, Job, fixed_fields, resolve, task_class, task_fields
 
-SECOND = {
-    "task_name": "--task",
-    "model_name_or_path": "--model",
-    "output_dir": "--output",
-    "seed": "--seeds",
-    "resume_from_checkpoint": "--resume",
-    "learning_rate": "--lr",
-    "num_train_epochs": "--epochs",
-    "num_samples": "--samples",
-}
-"""Second spellings of options."""
 OWN = {"graph": "graphs", "evaluate": "evaluate"}
 """Commands with options of their own, and their subpackages."""
-SWITCH: dict[str, Any] = {"action": "store_true"}
 RUN: dict[str, dict[str, Any]] = {
     "model_name_or_path": {"metavar": "NAME"},
     "output_dir": {
@@ -162,16 +147,6 @@ def own_command(command: str) -> Any:
     return import_module(f".{OWN[command]}.command", __package__)
 
 
-class HelpFormatter(argparse.HelpFormatter):
-    """Help that names the value of an option once, after its last spelling."""
-
-    def _format_action_invocation(self, action: argparse.Action) -> str:
-        if not action.option_strings or action.nargs == 0:
-            return super()._format_action_invocation(action)
-        value = self._format_args(action, self._get_default_metavar_for_optional(action))
-        return f"{', '.join(action.option_strings)} {value}"
-
-
 def make_parser(command: str, prog: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of a command; the destination of an option is `group.field`."""
     if command in OWN:
@@ -203,17 +178,9 @@ def make_parser(command: str, prog: str | None = None) -> argparse.ArgumentParse
     add_option(group, "bam.preset", {"choices": PRESETS, "type": str.lower, "metavar": "NAME", "help": text})
     taken = {option for action in parser._actions for option in action.option_strings}
     for cls, item in bam_fields().values():
-        options = only_for(item, keywords(cls, item, default=True))
-        add_option(group, f"bam.{item.name}", options, "bam_" if f"--{item.name}" in taken else "")
+        options = keywords(cls, item, default=True)
+        add_option(group, f"bam.{item.name}", only_for(item, options), "bam_" if f"--{item.name}" in taken else "")
     return parser
-
-
-def only_for(item: dataclasses.Field[Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the keywords of an option of Bayesian attention, with the families that have it if not all do."""
-    families = [family for family in FAMILIES if item.name in setting_names(family)]
-    if 0 < len(families) < len(FAMILIES):
-        options["help"] += f" Only for --family {', '.join(families)}."
-    return options
 
 
 def _add_run(group: Any, names: Sequence[str]) -> None:
@@ -228,25 +195,3 @@ def _add_run(group: Any, names: Sequence[str]) -> None:
             add_option(group, f"job.{name}", options)
         else:
             add_option(group, f"run.{name}", own)
-
-
-def add_option(group: Any, destination: str, options: Mapping[str, Any], prefix: str = "") -> None:
-    """Add an option to a parser, with its second spelling if it has one."""
-    name = destination.partition(".")[2]
-    second = [SECOND[name]] if name in SECOND else []
-    group.add_argument(f"--{prefix}{name}", *second, dest=destination, **options)
-
-
-def keywords(cls: type, item: dataclasses.Field[Any], default: bool = False) -> dict[str, Any]:
-    """Return keywords of an option that is a field: its values and its description, with its default if wanted."""
-    text = re.sub(r'`"([^`"]*)"`', r"\1", describe(cls).get(item.name, "")).replace("`", "")
-    if default and item.default not in (dataclasses.MISSING, None, "", False):
-        text += f" Default: {item.default:g}." if is_number(item.default) else f" Default: {item.default}."
-    choices = item.metadata.get(CHOICES)
-    options: dict[str, Any] = {"help": text.replace("%", "%%")}
-    if choices:
-        return options | {"choices": choices}
-    if type_name(item) == "bool":  # true without a value
-        return options | {"type": parse_value, "nargs": "?", "const": True, "metavar": "true|false"}
-    metavar = {"int": "N", "float": "X", "str": "TEXT"}.get(type_name(item).removesuffix(" | None"), "VALUE")
-    return options | {"metavar": metavar} | ({} if is_text(item) else {"type": parse_value})

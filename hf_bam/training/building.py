@@ -9,9 +9,9 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from torch import nn
 from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..families.alignment import NETWORK
 from ..patching import patch
 from ..patching.architectures import ADAPTED, CLASSIFIER_DROPOUT, DROPOUT, NEW_HEADS
+from ..patching.state import bam_modules
 from ..tasks.base import Data, Task
 from .recipe import Recipe
 from .settings import Job
@@ -70,13 +70,14 @@ def model_settings(task: Task, name: str, recipe: Recipe) -> dict[str, Any]:
 
 
 def with_adapters(model: PreTrainedModel, recipe: Recipe) -> PeftModel:
-    """Add LoRA to queries and values; networks of the attention and the head, which are new, are trained in full."""
+    """Add LoRA to queries and values; the networks of a family and the head, which are new, are trained in full."""
     linear = {path.rpartition(".")[2] for path, module in model.named_modules() if isinstance(module, nn.Linear)}
     targets = [name for name in ADAPTED if name in linear]
     if not targets:
         raise ValueError(f"lora=True: {type(model).__name__} has no projection called {', '.join(ADAPTED)}.")
     trained = {path.rpartition(".")[2] for path, module in model.named_modules() if [*module.parameters()]}
-    in_full = [name for name in ("prior", NETWORK, *NEW_HEADS) if name in trained]
+    networks = dict.fromkeys(name for _, layer in bam_modules(model) for name, _ in layer.named_children())
+    in_full = [name for name in (*networks, *NEW_HEADS) if name in trained]
     config = LoraConfig(
         r=recipe.lora_rank,
         lora_alpha=recipe.lora_alpha,

@@ -13,11 +13,16 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 from tqdm import tqdm
+from transformers import PreTrainedModel
+
+from ..patching.state import patch_of
 
 TERMS = ("loss", "task_loss", "kl", "consistency")
 SHOWN = {"loss": "loss", "task_loss": "task", "kl": "kl", "kl_weight": "weight", "consistency": "consistency"}
 SHOWN |= {"samples_per_second": "rows/s"}
 """Values of a line of the log that the progress bar shows, and their names there."""
+LATENT = ("latent_kl", "commitment", "perplexity")
+"""Terms and values of latent variables of the memory, which few models have."""
 Log = Callable[[str], None]
 """A function that takes lines of text for people, such as `print`."""
 
@@ -94,6 +99,12 @@ class RunLogger:
 
     def close(self) -> None:
         self.bar.close()
+
+
+def latent_values(model: PreTrainedModel) -> dict[str, float]:
+    """Return the means of the values of `LATENT` since the last call, on this process."""
+    means = patch_of(model).runtime.meter.pop()
+    return {name: float(means[name]) for name in LATENT if name in means}
 
 
 def _lines_up_to(path: Path, step: int) -> list[str]:

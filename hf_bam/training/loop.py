@@ -27,7 +27,7 @@ from .batching import Batches, feature_lengths
 from .checkpoints import Checkpoints
 from .evaluation import BestModelTracker
 from .identity import FREE, fingerprint, frozen
-from .logger import TERMS, Log, RunLogger
+from .logger import TERMS, Log, RunLogger, latent_values
 from .members import Members
 from .optimization import learning_rate_factor, make_optimizer, set_learning_rate, warmup_steps
 from .recipe import Recipe
@@ -227,6 +227,7 @@ class Loop:
             bam = get_config(self.unwrapped)
             done = torch.tensor(self.state.step - 1)
             values["kl_weight"] = float(annealed(bam.kl_weight, bam.annealing, bam.annealing_rate, done))
+            values |= latent_values(self.unwrapped)
         return values
 
     def evaluate(self, best_model: BestModelTracker) -> bool:

@@ -28,7 +28,7 @@ from .identity import check_same, comparable, fingerprint
 from .logger import Log
 from .loop import Loop, make_accelerator
 from .recipe import bam_summary
-from .results import Result, Trained, summary
+from .results import Result, Trained, score_rows, summary
 from .settings import Job
 from .uncertainty import Uncertainty
 
@@ -118,6 +118,11 @@ class Run:
             model = model.merge_and_unload()
         assessment = Assessment(self.evaluator, model, self.folder / "predictions", self.log)
         scores, found = assessment.scores(data.evaluation, data.test), dict[str, Uncertainty]()
+        length, folder = self.recipe.max_length, self.folder / "predictions"
+        further = on_main(lambda: self.task.finish(model, tokenizer, data, length, folder))
+        if further:
+            self.log(f"\n{tables.as_text(score_rows(further))}")
+            scores = {name: own | further.get(name, {}) for name, own in scores.items()}
         if self.recipe.num_samples:
             found = assessment.uncertainty(data.evaluation, data.ood, members=self.members.load(model))
         trained = Trained(model, tokenizer, data, found)
@@ -135,10 +140,8 @@ class Run:
         result = Result.read(self.folder)
         if "data" in result.about:  # earlier versions did not write it
             check_same(self.folder, {"data": result.about["data"]}, {"data": self.identity["data"]})
-        if self.main:
-            Checkpoints(
-                self.folder / "checkpoints"
-            ).clear()  # left by a run that was killed just after it wrote the results
+        if self.main:  # checkpoints of a run that was killed just after it wrote the results
+            Checkpoints(self.folder / "checkpoints").clear()
         self.log(f"{self.folder} is already finished.")
         return result
 

@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module, resources
 from typing import Any
 
-from ..config import BamConfig, for_family
+from ..config import BamConfig, carried_over
 from ..fields import check_fields, describe, is_number, setting, type_name
 from ..tasks import TASKS, get_task
 from ..tasks import __name__ as tasks_package
@@ -30,7 +30,7 @@ class Job:
     """Name of the task in `hf_bam.tasks.TASKS`."""
     model_name_or_path: str
     """Pretrained model: a name on the Hub, a folder, `minilm` (a small BERT that comes as a package) or, for
-    translation, `scratch` (a new model)."""
+    translation and other pairs of texts, `scratch` or `recurrent` (new models)."""
     options: dict[str, Any] = field(default_factory=dict)
     """Fields of the task."""
     attention: str = setting("bam", choices=ATTENTIONS)
@@ -79,7 +79,7 @@ def resolve(*layers: Values) -> Job:
     options = checked_options(job.task_name, job.options)
     task = get_task(job.task_name, **options)
     keys = f"attention-{job.attention}", job.task_name, f"{job.task_name}-{job.model_name_or_path}", task.name
-    merged = merge(*recipe_layers(merged.get("recipe"), *keys), *layers)
+    merged = merge(*recipe_layers(merged.get("recipe"), *dict.fromkeys(keys)), *layers)
     rest = {name: value for name, value in merged.items() if name not in (*JOB_FIELDS, "recipe")}
     return dataclasses.replace(job, options=options, recipe=Recipe.from_dict(rest))
 
@@ -96,7 +96,7 @@ def merge(*layers: Values) -> dict[str, Any]:
             if name in ("bam", "options"):
                 value, earlier = _mapping(name, value), merged.get(name, {})
                 if name == "bam" and "family" in value:
-                    earlier = for_family(value["family"], earlier)
+                    earlier = carried_over(value["family"], earlier)
                 value = value if value.get("preset") else {**earlier, **value}
             merged[name] = value
     if merged.get("max_steps") is not None:

@@ -10,6 +10,7 @@ from transformers import AutoModel, AutoModelForSequenceClassification, BertForS
 
 import hf_bam
 from hf_bam.integrations.cards import model_card
+from hf_bam.patching.state import patch_of
 
 from ..models import bert, marian, text, translation
 from .cases import assert_same_model, sample_logits
@@ -157,3 +158,20 @@ def test_a_model_that_is_not_patched_raises_before_any_request(hub):
     with pytest.raises(ValueError, match="not patched"):
         hf_bam.push_to_hub(bert(), "tiny")
     assert hub.requests == []
+
+
+def test_the_prior_of_codes_is_uploaded_and_loaded(hub, tmp_path):
+    torch.manual_seed(0)
+    model = hf_bam.patch(marian(), family="quantized", num_codes=5).eval()
+    rows = [{"input_ids": [5, 6, 7, 0]}, {"input_ids": [8, 0]}]
+    prior = hf_bam.fit_code_prior(model, rows, num_train_epochs=1, hidden_size=16, num_heads=2)
+    model.push_to_hub("codes")
+    hf_bam.save(model, tmp_path)
+    others = [hf_bam.from_pretrained("somebody/codes"), hf_bam.load(marian(), tmp_path)]
+    for other in others:
+        own = patch_of(other).code_prior
+        assert own.generation_config.max_new_tokens == prior.generation_config.max_new_tokens
+        assert all(torch.equal(own.state_dict()[name], tensor) for name, tensor in prior.state_dict().items())
+    plain = hf_bam.patch(marian(), family="quantized", num_codes=5)
+    plain.push_to_hub("none")
+    assert patch_of(hf_bam.from_pretrained("somebody/none")).code_prior is None

@@ -10,7 +10,7 @@ GLUE = ["cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli"]
 
 
 def test_names():
-    assert list(TASKS) == [*GLUE, "clinc150", "custom", "sentiment", "squad", "translation"]
+    assert list(TASKS) == [*GLUE, "autoencode", "clinc150", "custom", "sentiment", "squad", "text2text", "translation"]
 
 
 @pytest.mark.parametrize("name", [*GLUE, "sentiment"])

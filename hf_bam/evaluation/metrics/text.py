@@ -34,6 +34,13 @@ def distinct(texts: Sequence[str], n: int = 1) -> float:
     return len(set(grams)) / len(grams) if grams else 0.0
 
 
+def unigram_entropy(texts: Sequence[str]) -> float:
+    """Return the entropy in nats of the words of the texts together; 0 without words."""
+    _check(texts, at_least=1)
+    counts = np.array(list(Counter(word for text in texts for word in text.split()).values()), dtype=float)
+    return float(entropy(counts / counts.sum())) if len(counts) else 0.0
+
+
 def pairwise_agreement(texts: Sequence[str], metric: Agreement = "exact") -> float:
     """Return the mean agreement over all pairs of texts, in [0, 1].
 

@@ -15,7 +15,7 @@ from ..adaptive import decide_early, schedule
 from ..batched import Inputs
 from ..inputs import Text, content_uniform
 from ..results import Array, Fitted, Uncertainty, uncertainties
-from .base import Head, as_rows
+from .base import Head, as_array, as_rows
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...tasks import TASKS
-from ..arguments import SWITCH, HelpFormatter, add_option, keywords
+from ..options import SWITCH, HelpFormatter, add_option, keywords
 from ..recipe import Recipe
 from ..settings import Job, task_class, task_fields
 from .run import evaluate

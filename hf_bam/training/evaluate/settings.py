@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...fields import check_fields, setting
-from ...tasks.custom import FORMATS
+from ...tasks.tables import FORMATS
 from ...tasks.readers import READERS
 from ..compatibility import present_settings
 from ..files import read_yaml

@@ -12,7 +12,8 @@ from transformers import PreTrainedModel
 from ...prediction.heads import labels_of
 from ...tasks.base import Data, Task
 from ...tasks.classification import SentenceTask, label_names
-from ...tasks.custom import FORMATS, Custom
+from ...tasks.custom import Custom
+from ...tasks.tables import FORMATS
 from ..evaluation import subsample
 from ..settings import Job
 from .settings import COLUMNS, Evaluation, is_file

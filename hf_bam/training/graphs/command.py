@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...config import option_fields
-from ..arguments import SWITCH, HelpFormatter, add_option, keywords, only_for
+from ..options import SWITCH, HelpFormatter, add_option, keywords, only_for
 from .run import run_all
 from .settings import DATASETS, VARIANTS, GraphJob
 

@@ -49,7 +49,7 @@ CASES = {
     "top_std": (SAMPLES,),
     "top_two_p_values": (SAMPLES,),
 }
-ON_TEXTS = {"distinct", "pairwise_agreement"}
+ON_TEXTS = {"distinct", "pairwise_agreement", "unigram_entropy"}
 ON_WORDS = {"token_alignment"}
 ON_LABELS = [name for name, arguments in CASES.items() if len(arguments) == 2 and arguments[1] is SAMPLES]
 ON_CLASSES = ("accuracy", "f1", "mcc")
