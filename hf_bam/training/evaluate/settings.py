@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ...fields import check_fields, setting
-from ...tasks.tables import FORMATS
 from ...tasks.readers import READERS
+from ...tasks.tables import FORMATS
 from ..compatibility import present_settings
 from ..files import read_yaml
 from ..folder import CONFIG
