@@ -11,7 +11,7 @@ from hf_bam.cli import guarded
 from hf_bam.training.arguments import parse
 from hf_bam.training.showcase import show
 
-LIMITS = ["--max_steps", "120", "--eval_limit", "300", "--uncertainty_rows", "300", "--num_samples", "16"]
+LIMITS = ["--max_steps", "120", "--eval_limit", "200", "--uncertainty_rows", "200", "--num_samples", "16"]
 
 
 def main(argv):

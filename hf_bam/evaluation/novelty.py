@@ -1,8 +1,8 @@
 """Novelty of an input: distance of its features from those of the training set.
 
 Class-conditional Gaussians with one covariance matrix (Lee et al., 2018), relative to one Gaussian of all features
-(Ren et al., 2021). Covariance matrices are shrunk by the formula of Ledoit and Wolf. The novelty is the sum over
-several layers, each in units of its standard deviation on held-out inputs.
+(Ren et al., 2021). Covariance matrices are shrunk by the formula of Ledoit and Wolf. The novelty is the sum of the
+Mahalanobis distances of several layers, each in units of its standard deviation on held-out inputs.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ class FeatureGaussians:
 class LayerGaussians:
     """Gaussians of the features of several layers, and the sum of their standardised distances.
 
-    A layer has two distances, Mahalanobis and relative, or only the first if there is one class. With many classes the
-    relative one separates better, with few it ignores most directions.
+    Relative distances are not part of it: with few classes they ignore most directions, and unknown inputs then have
+    smaller ones than known inputs.
 
     Attributes:
         layers: Gaussians by the name of the layer; the last one is that before the head.
-        center: (N,) mean of each distance on held-out inputs, in the order of layers and distances.
-        scale: (N,) standard deviation of each distance.
+        center: (L,) mean Mahalanobis distance of held-out inputs in each layer.
+        scale: (L,) standard deviation of these distances.
     """
 
     layers: dict[str, FeatureGaussians]
@@ -129,8 +129,8 @@ class LayerGaussians:
 
 
 def _distances(layers: Mapping[str, FeatureGaussians], features: Mapping[str, Array]) -> Array:
-    """Return all distances of all layers, (N, B)."""
-    return np.stack([score for name, own in layers.items() for score in own.scores(features[name]).values()])
+    """Return the Mahalanobis distance in each layer, (L, B)."""
+    return np.stack([own.mahalanobis(features[name]) for name, own in layers.items()])
 
 
 def _whitening(centered: Array) -> Array:

@@ -44,7 +44,7 @@ class NoveltyFit:
             size = own.center.size
             shapes += [array.shape for array in own.arrays().values()]
             expected += [(len(own.means), size), (size, size), (size,), (size, size)]
-        number = sum(1 + (len(own.means) > 1) for own in self.gaussians.layers.values())
+        number = len(self.gaussians.layers)
         shapes += [self.gaussians.center.shape, self.gaussians.scale.shape, self.reference.shape]
         expected += [(number,), (number,), (self.reference.size,)]
         if not number or shapes != expected:

@@ -5,11 +5,14 @@ the vector of the token whose logits the model returns, the last one that is not
 that are not padding, if the model returns the logits of all tokens.
 
 `features of layer n` is the mean of the hidden states after layer n over the tokens that are not padding. There is one
-after each third of the layers. Encoder-decoder models have those of the encoder.
+after two thirds of the layers and one after all. Encoder-decoder models have those of the encoder.
+
+`features of the first token` is the last hidden state of the first token, in encoders that make one vector of a text.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,8 +28,8 @@ from .results import Array
 
 NAME = "features"
 """Name of the features before the last linear layer, and beginning of the names of the others."""
-PARTS = 3
-"""Number of layers with features."""
+DEPTHS = (2 / 3, 1)
+"""Shares of the layers after which there are features."""
 
 
 def with_features(model: Model, size: int) -> Model:
@@ -58,9 +61,12 @@ def with_features(model: Model, size: int) -> Model:
         logits, mask = output.get("logits"), kwargs.get("attention_mask")
         of_text = logits is not None and logits.dim() == 2
         pooling = POOLING.get(root.config.model_type, "last") if of_text else "mean"
+        read = recorded.pop()
         for name, x in layer_features(output, mask).items():
             output[name] = x
-        output[NAME] = pooled(recorded.pop(), mask, pooling)
+        if read.dim() == 2 and output.get("hidden_states") and output["hidden_states"][-1].dim() == 3:
+            output[f"{NAME} of the first token"] = output["hidden_states"][-1][:, 0]
+        output[NAME] = pooled(read, mask, pooling)
 
     for module in (root, *layers):
         vars(module).pop("_compiled_call_impl", None)  # it calls the caller's module
@@ -75,7 +81,7 @@ def layer_features(output: Mapping[str, Any], mask: Tensor | None) -> dict[str, 
     """Return the mean hidden states of some layers, (B, D) each, from the output of a model that has hidden states."""
     states = output.get("encoder_hidden_states") or output.get("hidden_states") or ()
     last = len(states) - 1  # the first are the embeddings
-    layers = dict.fromkeys(-(-last * part // PARTS) for part in range(1, PARTS + 1)) if last > 0 else ()
+    layers = dict.fromkeys(math.ceil(last * depth - 1e-9) for depth in DEPTHS) if last > 0 else ()
     return {f"{NAME} of layer {layer}": pooled(states[layer], mask) for layer in layers}
 
 

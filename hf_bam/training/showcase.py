@@ -22,6 +22,8 @@ IN_DOMAIN = ("validation", "test")
 EXAMPLES = ("A film of rare beauty.", "Two hours that I will not get back.", "Well, it exists.", "So bad it is good.")
 RISK = 0.1
 """Error rate of answered sentences that abstention keeps."""
+ROWS_OF_NOVELTY = 3000
+"""Sentences of the training set to which novelty is fitted."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,12 @@ class Texts:
 
     @classmethod
     def of_data(cls, task: Task, data: Data, limit: int | None) -> Texts:
-        """Return the sentences of all sets, at most `limit` of each but the training set."""
-        sets = {name: subsample(rows, limit) for name, rows in data.evaluation.items()}
+        """Return the sentences of all sets: at most `limit` of each, half of that of other domains."""
+        half = None if limit is None else max(1, limit // 2)
+        sets = {name: subsample(rows, limit if name in IN_DOMAIN else half) for name, rows in data.evaluation.items()}
         training, held_out, test = (
             (list(task.inputs(rows)), list(task.labels(rows) or ()))
-            for rows in (data.train, *(sets[name] for name in IN_DOMAIN))
+            for rows in (subsample(data.train, ROWS_OF_NOVELTY), *(sets[name] for name in IN_DOMAIN))
         )
         others = {name: list(task.inputs(rows)) for name, rows in sets.items() if name not in IN_DOMAIN}
         return cls(training, held_out, test, others)
@@ -56,8 +59,6 @@ def show(job: Job, output: Path, examples: Sequence[str] = EXAMPLES, log: Log = 
         examples: sentences whose predictions are shown.
     """
     predictors, texts = train_both(job, output, log)
-    for predictor in predictors.values():
-        predictor.fit(*texts.training, held_out=texts.held_out[0])
     ood = [text for own in texts.others.values() for text in own]
     comparison = with_temperatures(compare(predictors, *texts.test, ood=ood, held_out=texts.held_out))
     log(f"\n--- all methods on the same {len(comparison.labels)} sentences of the test set ---")
@@ -68,7 +69,7 @@ def show(job: Job, output: Path, examples: Sequence[str] = EXAMPLES, log: Log = 
     predictor = predictors[chosen.removesuffix(SUFFIX)]
     if chosen.endswith(SUFFIX):
         predictor = predictor.calibrated(*texts.held_out)
-    predictor.conformal(*texts.held_out)
+    predictor.fit(*texts.training, held_out=texts.held_out[0]).conformal(*texts.held_out)
     try:
         predictor.abstain(*texts.held_out, risk=RISK)
     except ValueError as error:  # too few held-out sentences, or a model that is wrong too often

@@ -102,17 +102,24 @@ def test_logits_that_are_averaged_over_tokens_come_from_the_mean_of_their_featur
     torch.testing.assert_close(model.classifier(output["features"]), output.logits)
 
 
-@pytest.mark.parametrize("layers", [1, 2, 6, 7])
+@pytest.mark.parametrize(("layers", "expected"), [(1, [1]), (2, [2]), (6, [4, 6]), (7, [5, 7])])
 @torch.no_grad()
-def test_layers_after_each_third_have_mean_hidden_states(layers):
+def test_layers_have_mean_hidden_states(layers, expected):
     model, batch = bert(num_hidden_layers=layers, **LARGE).eval(), text()
     states = model(**batch, output_hidden_states=True).hidden_states
     found = features_of(with_features(model, LABELS)(**batch))
-    expected = {1: [1], 2: [1, 2], 6: [2, 4, 6], 7: [3, 5, 7]}[layers]
-    assert list(found) == [*(f"features of layer {layer}" for layer in expected), "features"]
-    for layer in expected:
-        own = found[f"features of layer {layer}"]
-        torch.testing.assert_close(own, of_all_tokens(states[layer], batch["attention_mask"]))
+    names = [f"features of layer {layer}" for layer in expected]
+    assert list(found) == [*names, "features of the first token", "features"]
+    for name, layer in zip(names, expected, strict=True):
+        torch.testing.assert_close(found[name], of_all_tokens(states[layer], batch["attention_mask"]))
+    torch.testing.assert_close(found["features of the first token"], states[-1][:, 0])
+
+
+@pytest.mark.parametrize("build", [tagger, llama_classifier], ids=["tagger", "llama"])
+@torch.no_grad()
+def test_heads_that_read_tokens_have_no_features_of_the_first_token(build):
+    found = features_of(with_features(build(**LARGE).eval(), LABELS)(**text()))
+    assert list(found) == ["features of layer 2", "features"]
 
 
 @pytest.mark.parametrize("sampler", [Bam, lambda model: Dropout(model, rate=0.2)], ids=["bam", "dropout"])
@@ -204,13 +211,12 @@ def test_features_of_generators_are_means_over_the_input(build, single_tokenizer
     model = hf_bam.patch(build(vocab_size=len(single_tokenizer), **tokens), k=1.0).eval()
     texts = ["a film", "a film of rare beauty, and more"]
     found = Predictor(Bam(model), single_tokenizer).features(texts)
-    assert len(found) == 2
+    assert found.keys() == {"features of layer 2"}
     reader = model.get_encoder() if build is marian else model.transformer
     for index, one in enumerate(texts):
         hidden = reader(**single_tokenizer(one, return_tensors="pt"), output_hidden_states=True).hidden_states
-        for layer in (1, 2):
-            own = torch.from_numpy(found[f"features of layer {layer}"][index]).float()
-            torch.testing.assert_close(own, hidden[layer][0].mean(dim=0), atol=1e-5, rtol=1e-5)
+        own = torch.from_numpy(found["features of layer 2"][index]).float()
+        torch.testing.assert_close(own, hidden[2][0].mean(dim=0), atol=1e-5, rtol=1e-5)
 
 
 def test_features_of_a_question_are_means_over_its_windows(tokenizer):
