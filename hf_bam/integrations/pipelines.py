@@ -15,6 +15,9 @@ from transformers import (
 )
 from transformers.pipelines import PIPELINE_REGISTRY
 
+ARRAYS = ("samples", "alignments")
+"""Fields of a result that a pipeline leaves out."""
+
 
 class BamPipeline(Pipeline):
     """Pipeline of a [`BamPredictor`][hf_bam.BamPredictor], whose arguments the pipeline and its calls take.
@@ -48,7 +51,7 @@ class BamPipeline(Pipeline):
 
     def postprocess(self, model_outputs: dict[str, Any]) -> dict[str, Any]:
         fields = dataclasses.asdict(model_outputs["result"])
-        return {name: value for name, value in fields.items() if name != "samples" and value is not None}
+        return {name: value for name, value in fields.items() if name not in ARRAYS and value is not None}
 
 
 class BamTokenPipeline(BamPipeline):

@@ -1,5 +1,7 @@
 """Pipelines of transformers with a patched model, and the pipelines with uncertainty."""
 
+import json
+
 import pytest
 from transformers import BertForMaskedLM, BertForQuestionAnswering, BertForTokenClassification, pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
@@ -87,6 +89,19 @@ def test_translation(single_tokenizer):
     assert len(result["hypotheses"]) == 2
     assert result["epistemic"] > 0
     assert [token["text"] for token in result["tokens"]]
+
+
+def test_results_of_a_latent_alignment_are_numbers_and_texts(tokenizer, single_tokenizer):
+    classifier = hf_bam.patch(bert(vocab_size=len(tokenizer), **SIZES), family="categorical").eval()
+    translator = hf_bam.patch(marian(vocab_size=len(tokenizer), init_std=0.5), family="categorical").eval()
+    options = {"device": "cpu", "num_samples": 3}
+    (label, _) = pipeline("bam-text-classification", model=classifier, tokenizer=tokenizer, **options)(TEXTS)
+    generation = {"max_new_tokens": 4}
+    (text, _) = pipeline(
+        "bam-translation", model=translator, tokenizer=single_tokenizer, generation=generation, **options
+    )(TEXTS)
+    assert {"label", "epistemic"} <= json.loads(json.dumps(label)).keys()
+    assert {"text", "epistemic"} <= json.loads(json.dumps(text)).keys()
 
 
 def test_an_unsupported_model_raises(tokenizer):
