@@ -32,7 +32,7 @@ class BamConfig:
     `"quantized"`."""
     kl_weight: float = setting(1e-4, least=0)
     """Weight of the KL in the loss, once annealing is over. The KL pulls the attention towards the prior in proportion
-    to `kl_weight * beta`. The default of latent alignments is 1, the bound itself."""
+    to `kl_weight * beta`. The default of latent alignments and of the family `"quantized"` is 1, the bound itself."""
     kl_reduction: Reduction = setting("mean", choices=REDUCTIONS)
     """`"mean"`: over an example's heads, queries and keys and over the layers; `"sum"`: the literal ELBO. Both are
     then averaged over the examples of a batch. Padding never counts."""
