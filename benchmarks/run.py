@@ -14,6 +14,7 @@ python benchmarks/run.py architectures --jobs 2    # every text model of transfo
 With data:
 
 python benchmarks/run.py study --data_dir DATA --jobs 2    # all runs of studies/study.yaml, hours; can be resumed
+python benchmarks/run.py uncertainty --data_dir DATA --jobs 2    # those of studies/uncertainty.yaml, hours; likewise
 python benchmarks/run.py reference --data_dir DATA/glue    # transformers' Trainer on CoLA and RTE, 30 minutes
 python benchmarks/run.py graphs --data_dir DATA --jobs 2   # all runs of studies/graphs.yaml, hours; can be resumed
 python benchmarks/run.py alignments --data_dir DATA --jobs 2    # those of studies/alignments.yaml, 4 hours; likewise
@@ -44,6 +45,7 @@ MEASURED = {
 PROGRAMS = {
     "architectures": "architectures.sweep",
     "study": "studies.runner",
+    "uncertainty": "studies.runner",
     "reference": "studies.reference",
     "graphs": "studies.graphs",
     "alignments": "studies.runner",
@@ -62,7 +64,8 @@ def parse():
     )
     group = parser.add_argument_group("study, reference, graphs and alignments")
     group.add_argument(
-        "--data_dir", help="Folder with glue, squad, multi30k/raw, planetoid, nqg and ptb; for reference that of GLUE."
+        "--data_dir",
+        help="Folder with glue, squad, clinc150, multi30k/raw, planetoid, nqg and ptb; for reference that of GLUE.",
     )
     group.add_argument("--grid", type=Path, help="File with the plan; by default studies/BENCHMARK.yaml.")
     group.add_argument(

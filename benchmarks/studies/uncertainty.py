@@ -103,7 +103,7 @@ def evaluate(trained, data, evaluation):
         record["ood_scores"] = {
             name: metrics.ood_auroc(scores["test"][name], scores["ood"][name]) for name in scores["test"]
         }
-    if trained.job.task_name == "clinc150" and trained.job.seed < FEW_SEEDS:
+    if trained.job.task_name == "clinc150" and trained.job.seed < FEW_SEEDS and not trained.members:
         record["curve"] = curve(trained, parts)
     return record
 
@@ -116,6 +116,10 @@ def samples_of(trained, parts, data=None):
     def predicted(predictor):
         return {part: predictor(inputs).samples for part, inputs in parts.inputs.items()}
 
+    if trained.members and not recipe.ensemble_checkpoints:  # trained apart from each other
+        members = [read(folder, model) for folder in trained.members]
+        yield f"ensemble of {len(members)}", predicted(trained.predictor(Ensemble(members), batch_size=BATCH))
+        return
     yield "mean" if bayesian else "plain", predicted(trained.predictor(Plain(model), num_samples=1, batch_size=BATCH))
     sampler = Bam(model) if bayesian else Dropout(model)
     if bayesian or recipe.dropout != 0:

@@ -17,6 +17,7 @@ from hf_bam.training.run import Run
 from hf_bam.training.settings import resolve
 
 from . import alignments, classification, ood, other_tasks, uncertainty
+from .ensemble import MEMBERS
 from .grid import split
 from .methods import Trained, methods
 from .objective import objective
@@ -29,21 +30,33 @@ def main(folder, settings):
     evaluation, training = split(settings)
     job = resolve(training)
     run = Run(replace(job, recipe=job.recipe.replace(num_samples=0)), folder, (), print)
-    result = run.go(resume=True, report=False, hub_model_id=None)
-    cost = training_cost(folder, result)
-    data = run.load()
-    model, tokenizer = run.task.build(str(folder / "model"), data)
+    data, members, record = run.load(), [], {}
+    if evaluation.ensemble is not None:
+        members = ensemble_members(folder, evaluation.ensemble)
+    else:
+        result = run.go(resume=True, report=False, hub_model_id=None)
+        members = [folder / "ensemble" / f"step-{step:08d}" for step in result.about.get("members", ())]
+        sets = ["holdout"] if evaluation.pilot else result.scores
+        record = {"scores": {name: result.scores[name] for name in sets}, "steps": result.about["steps"]}
+        record |= training_cost(folder, result)
+    source = folder / "model" if evaluation.ensemble is None else members[0]
+    model, tokenizer = run.task.build(str(source), data)
     if job.attention == "bam":
-        hf_bam.load(model, folder / "model")
-    members = [folder / "ensemble" / f"step-{step:08d}" for step in result.about.get("members", ())]
+        hf_bam.load(model, source)
     trained = Trained(job, run.task, model, tokenizer, members)
-    sets = ["holdout"] if evaluation.pilot else result.scores
-    record = {"scores": {name: result.scores[name] for name in sets}, "steps": result.about["steps"]}
     with torch.autocast("cpu", torch.bfloat16, enabled=job.recipe.precision == "bf16"):
-        record |= cost | evaluate(trained, data, evaluation)
+        record |= evaluate(trained, data, evaluation)
     if job.attention == "bam" and job.seed == SEED_OF_EXTRAS and "held_out" in record and not evaluation.pilot:
         record["objective"] = list(objective(trained, data.train))
     write_json(folder / "record.json", record)
+
+
+def ensemble_members(folder, configuration):
+    """Return the folders of the models of another configuration of the same task, one for each seed."""
+    members = sorted(folder.parents[1].glob(f"{configuration.replace(' ', '-')}/seed-*/model"))
+    if len(members) < MEMBERS:
+        raise ValueError(f"{folder} needs {MEMBERS} models of {configuration!r}, there are {len(members)}.")
+    return members[:MEMBERS]
 
 
 def training_cost(folder, result):
