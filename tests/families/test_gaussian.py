@@ -19,6 +19,7 @@ from hf_bam.families import GaussianFamily
 from hf_bam.families.gaussian import NETWORK
 
 from ..models import ARCHITECTURES, bert, classification, gpt2, language_model, marian, translation
+from .kl_case import check_kl_of_padding
 
 BATCH, HEADS, QUERIES, KEYS, SIZE = 2, 3, 4, 5, 6
 
@@ -149,17 +150,7 @@ def test_values_of_another_size_than_keys():
 
 
 def test_the_kl_reaches_queries_keys_and_values_and_ignores_padding():
-    torch.manual_seed(0)
-    model, batch = hf_bam.patch(bert().double(), family="gaussian", layers=[0]).train(), classification()
-    wide = {
-        "input_ids": torch.nn.functional.pad(batch["input_ids"], (0, 4), value=1),
-        "attention_mask": torch.nn.functional.pad(batch["attention_mask"], (0, 4)),
-    }
-    narrow = model(**batch).kl
-    torch.testing.assert_close(model(**wide, labels=batch["labels"]).kl, narrow)
-    narrow.backward()
-    attention = model.bert.encoder.layer[0].attention.self
-    assert all(getattr(attention, name).weight.grad.abs().max() > 0 for name in ("query", "key", "value"))
+    check_kl_of_padding("gaussian", ("query", "key", "value"))
 
 
 def test_the_sum_over_layers_is_the_literal_bound():

@@ -19,6 +19,7 @@ from hf_bam.families import MultinomialFamily
 
 from ..attention.test_memory import Largest
 from ..models import ARCHITECTURES, bert, classification, gpt2, language_model
+from .kl_case import check_kl_of_padding
 
 SAMPLES = 20_000
 SOFT = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)
@@ -170,18 +171,7 @@ def test_it_trains(name):
 
 
 def test_the_kl_reaches_queries_and_keys_and_ignores_padding():
-    torch.manual_seed(0)
-    model, batch = hf_bam.patch(bert().double(), family="multinomial", layers=[0]).train(), classification()
-    wide = {
-        "input_ids": torch.nn.functional.pad(batch["input_ids"], (0, 4), value=1),
-        "attention_mask": torch.nn.functional.pad(batch["attention_mask"], (0, 4)),
-    }
-    narrow = model(**batch).kl
-    torch.testing.assert_close(model(**wide, labels=batch["labels"]).kl, narrow)
-    narrow.backward()
-    attention = model.bert.encoder.layer[0].attention.self
-    assert attention.query.weight.grad.abs().max() > 0
-    assert attention.key.weight.grad.abs().max() > 0
+    check_kl_of_padding("multinomial", ("query", "key"))
 
 
 def test_save_and_load(tmp_path):
