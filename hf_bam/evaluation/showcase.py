@@ -73,7 +73,7 @@ def about_novelty(known: Sequence[Any], others: Mapping[str, tuple[Sequence[str]
         most = max(range(len(texts)), key=lambda index: results[index].novelty.score)
         aurocs = {
             "novelty_auroc": metrics.ood_auroc(scores(known, "novelty"), scores(results, "novelty")),
-            "ood_auroc": metrics.ood_auroc(scores(known, "entropy"), scores(results, "entropy")),
+            "entropy_auroc": metrics.ood_auroc(scores(known, "entropy"), scores(results, "entropy")),
         }
         rows.append({"domain": name, "flagged": flagged(results), **aurocs, "most novel": cut(texts[most])})
     return "\n".join([*lines, tables.as_text(rows)])

@@ -77,7 +77,7 @@ def test_novelty_of_other_domains():
     header, row = showcase.about_novelty(known, {"news": ([f"text {i}" for i in range(30)], other)}).splitlines()[2:]
     truth = [0] * 50 + [1] * 30
     novelty, entropy = ([f(one) for one in known + other] for f in (lambda r: r.novelty.score, lambda r: r.entropy))
-    assert header.split() == ["domain", "flagged", "novelty_auroc", "ood_auroc", "most", "novel"]
+    assert header.split() == ["domain", "flagged", "novelty_auroc", "entropy_auroc", "most", "novel"]
     most = int(np.argmax(novelty[50:]))
     expected = [np.mean(np.array(novelty[50:]) >= 2), roc_auc_score(truth, novelty), roc_auc_score(truth, entropy)]
     assert row.split() == ["news", *(f"{value:.3f}" for value in expected), "text", str(most)]
