@@ -73,12 +73,12 @@ class AttentionCall:
 
     @property
     def is_random(self) -> bool:
-        """Whether the forward pass samples: in training, and within `hf_bam.sampling`."""
+        """True if the forward pass samples: in training, and within `hf_bam.sampling`."""
         return self.layer is not None and (self.layer.training or self.layer.sampling is not None)
 
     @property
     def wants_terms(self) -> bool:
-        """Whether loss terms are asked for: in training, or within `Runtime.measuring`."""
+        """True if loss terms are asked for: in training, or within `Runtime.measuring`."""
         return self.layer is not None and (self.layer.training or self.layer.runtime.measured is not None)
 
     @property

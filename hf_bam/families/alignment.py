@@ -45,12 +45,12 @@ class AlignmentFamily(Family):
 
     @property
     def needs_labels(self) -> bool:
-        """Whether training needs the labels in the forward pass."""
+        """True if training needs the labels in the forward pass."""
         return self.has_network
 
     @property
     def enumerates(self) -> bool:
-        """Whether training goes through alternatives of an alignment one by one."""
+        """True if training goes through alternatives of an alignment one by one."""
         return False
 
     def has_expectation(self, trained: bool = False) -> bool:
@@ -59,7 +59,7 @@ class AlignmentFamily(Family):
 
     @property
     def has_alternatives(self) -> bool:
-        """Whether alternatives of an alignment follow behind the attention in training, where the model allows it."""
+        """True if alternatives of an alignment follow behind the attention in training, where the model allows it."""
         return self.enumerates
 
     def sequence_network(self, target_dim: int, key_dim: int) -> dict[str, nn.Module]:

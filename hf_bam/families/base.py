@@ -59,11 +59,11 @@ class Call(Protocol):
 
     @property
     def is_random(self) -> bool:
-        """Whether the forward pass samples: in training, and within `hf_bam.sampling`."""
+        """True if the forward pass samples: in training, and within `hf_bam.sampling`."""
 
     @property
     def wants_terms(self) -> bool:
-        """Whether loss terms are asked for: in training, or for a measurement."""
+        """True if loss terms are asked for: in training, or for a measurement."""
 
     @property
     def step(self) -> Tensor:
@@ -121,7 +121,7 @@ class Family(ABC):
 
     @property
     def in_attention(self) -> bool:
-        """Whether attention modules are random, and not only the memory."""
+        """True if attention modules are random, and not only the memory."""
         return True
 
     def memory(self, width: int) -> nn.Module | None:

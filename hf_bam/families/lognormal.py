@@ -55,7 +55,7 @@ class LognormalFamily(ScoreFamily):
     sigma_prior: float = setting(1.0, above=0)
     """Standard deviation of the prior's log weights."""
     prior_location: str = setting("mean", choices=("mean", "median"))
-    """What Psi is for the prior: its `"mean"`, or its `"median"`, with which a large `sigma_prior` makes it flat."""
+    """Place of Psi in the prior: its `"mean"`, or its `"median"`, with which a large `sigma_prior` makes it flat."""
 
     @property
     def posterior(self) -> Lognormal:

@@ -28,7 +28,7 @@ class LossTerm(ABC):
     name: ClassVar[str]
     """Name under which the values of all calls are added up and logged."""
     summed: ClassVar[bool] = False
-    """Whether the values of several calls are added up whatever the reduction."""
+    """True if the values of several calls are added up whatever the reduction."""
 
     @property
     def requires_grad(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import uuid
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from transformers import (
 from ..patching.state import base_model
 from ..prediction import Predictions
 from .base import Collator, Data, Task
+from .glue_metrics import only_accuracy
 from .measures import regression_measures
 
 TEXTS = ("sentence1", "sentence2")
@@ -54,7 +54,7 @@ def label_names(rows: Dataset) -> list[str]:
 
 
 class SentenceTask(Task):
-    """Classification, or regression where the label is a number. Subclasses load rows and define the scores.
+    """Classification, or regression where the label is a number. Subclasses load rows; the score is the accuracy.
 
     The names of the classes are part of the rows. A prediction is the index of a class, or a number.
     """
@@ -62,9 +62,13 @@ class SentenceTask(Task):
     auto_class: ClassVar[Any] = AutoModelForSequenceClassification
     command: ClassVar[str | None] = "glue"
 
-    @abstractmethod
+    @property
+    def metric(self) -> str:
+        return "accuracy"
+
     def measure(self, labels: list[Any], predictions: list[Any]) -> dict[str, float]:
         """Return the scores of predictions for rows with these labels."""
+        return only_accuracy(labels, predictions)
 
     def model_settings(self, data: Data) -> dict[str, Any]:
         names = label_names(data.train)

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 from datasets import Dataset, load_dataset
 
-from ..evaluation.metrics import accuracy
 from .base import Data, DataError
 from .classification import SentenceTask, make_rows, quiet
 
@@ -32,13 +31,6 @@ class Clinc(SentenceTask):
     @property
     def name(self) -> str:
         return "clinc150"
-
-    @property
-    def metric(self) -> str:
-        return "accuracy"
-
-    def measure(self, labels: list[Any], predictions: list[Any]) -> dict[str, float]:
-        return {"accuracy": accuracy(labels, predictions)}
 
     def load(self, data_dir: Path | None) -> Data:
         """Return the sets `validation` and `test`, with the out-of-scope questions of each.

@@ -16,13 +16,12 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from datasets import Dataset
 from huggingface_hub.constants import HF_HOME
 
-from ..evaluation.metrics import accuracy
 from ..fields import setting
 from .base import Data, DataError
 from .classification import SentenceTask, make_rows
@@ -83,13 +82,6 @@ class Sentiment(SentenceTask):
     @property
     def name(self) -> str:
         return "sentiment"
-
-    @property
-    def metric(self) -> str:
-        return "accuracy"
-
-    def measure(self, labels: list[Any], predictions: list[Any]) -> dict[str, float]:
-        return {"accuracy": accuracy(labels, predictions)}
 
     def load(self, data_dir: Path | None) -> Data:
         """Return the sets `validation` and `test` of the domain, and a set for each other domain.

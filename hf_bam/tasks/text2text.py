@@ -29,7 +29,7 @@ class TextToText(GenerationTask):
 
     @property
     def two_sides(self) -> str:
-        """What source and target have to be, for the error if they are the same."""
+        """End of the error of equal source and target: two sides that the task needs."""
         return "a text-to-text task needs two sides"
 
     @property
