@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from ..attention.call import AttentionCall
 from ..attention.layer import MemoryLayer
 from ..attention.mask import AttentionMask
-from ..config import BamConfig
+from ..config import BamConfig, common_defaults
 from .discovery import UnsupportedModelError
 from .state import Patch, keep_networks
 
@@ -23,8 +23,20 @@ STATES, OUTPUTS, MASK = "encoder_hidden_states", "encoder_outputs", "encoder_att
 
 
 def check(model: nn.Module, config: BamConfig) -> None:
-    """Raise `UnsupportedModelError` for a latent variable of encoder states in a model without a decoder for them."""
-    if config.settings.memory(1) is None or find_decoder(model) is not None:
+    """Raise an error for a latent variable of encoder states that the model or the settings cannot have.
+
+    Raises:
+        UnsupportedModelError: for a model without a decoder that reads states of an encoder.
+        ValueError: for a choice of attention modules with a family that leaves all of them as they are.
+    """
+    usual, family = common_defaults(config.family), config.settings
+    for name in ("layers", "attention") if family.stage == "memory" and not family.in_attention else ():
+        if getattr(config, name) != usual[name]:
+            raise ValueError(
+                f"BamConfig.{name}={getattr(config, name)!r} has no effect with family={config.family!r}, which "
+                f"changes the memory of the decoder and no attention; leave it at {usual[name]!r}."
+            )
+    if family.memory(1) is None or find_decoder(model) is not None:
         return
     raise UnsupportedModelError(
         f"{type(model).__name__} cannot have this family={config.family!r}: its latent variable is in the memory of a "

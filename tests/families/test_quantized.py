@@ -254,3 +254,9 @@ def test_two_processes_have_the_codes_of_one(tmp_path):
 def test_models_without_a_decoder_are_an_error():
     with pytest.raises(hf_bam.UnsupportedModelError, match="it needs an encoder-decoder model"):
         hf_bam.patch(bert(), family="quantized")
+
+
+@pytest.mark.parametrize(("name", "value"), [("layers", 1), ("attention", "cross")])
+def test_a_choice_of_attention_modules_is_an_error(name, value):
+    with pytest.raises(ValueError, match=rf"BamConfig\.{name}={value!r} has no effect with family='quantized'"):
+        hf_bam.patch(ARCHITECTURES["marian"].build(), family="quantized", **{name: value})

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, average_precision_score, log_loss, roc_auc_score
 
@@ -96,17 +97,47 @@ def test_joint_measures_are_those_of_a_further_class():
     assert found["accuracy"] == pytest.approx(accuracy_score(truth, five.argmax(axis=-1)))
 
 
-def test_tables_have_means_over_seeds_and_paired_differences():
-    def record(configuration, seed, accuracy):
-        row = {"method": "plain", "passes": 1, "accuracy": accuracy}
-        scores = {"validation": {"accuracy": accuracy}, "test": {"accuracy": accuracy}}
-        about = {"task": "clinc150", "configuration": configuration, "seed": seed, "steps": 5}
-        return {**about, "scores": scores, "methods": [row], "ood_scores": {"entropy": accuracy}}
+def record(configuration, seed, accuracy, task="clinc150"):
+    row = {"method": "plain", "passes": 1, "accuracy": accuracy, "products_nll": accuracy, "pearson": accuracy}
+    scores = {
+        name: dict.fromkeys(("accuracy", "pearson"), accuracy) for name in ("validation", "test", "holdout", "dev")
+    }
+    about = {"task": task, "configuration": configuration, "seed": seed, "steps": 5}
+    return {**about, "scores": scores, "methods": [row], "ood_scores": {"entropy": accuracy}}
 
+
+def cells(table, start):
+    """Return the cells of the line of a table that starts with some cells."""
+    line = next(line for line in table.splitlines() if line.startswith(f"| {start} |"))
+    return line.strip("| ").split(" | ")
+
+
+def test_tables_have_means_over_seeds_and_paired_differences():
     records = [record("plain", 0, 0.9), record("plain", 1, 0.8), record("long", 0, 0.92), record("long", 1, 0.82)]
     parts = uncertainty_tables.parts(records)
-    line = next(line for line in parts["training"].splitlines() if line.startswith("| long"))
-    assert line.split(" | ")[3:] == ["0.8700 ± 0.6353", "+0.0200 ± 0.0000", "0.8700 ± 0.6353", "+0.0200 ± 0.0000 |"]
+    line = cells(parts["training"], "clinc150, accuracy | long")
+    assert line[4:] == ["0.8700 ± 0.6353", "+0.0200 ± 0.0000", "0.8700 ± 0.6353", "+0.0200 ± 0.0000"]
     assert "| plain | plain | 2 | 1 ± 0 | 0.8500 ± 0.6353 |" in parts["methods"]
-    assert "| plain | 2 | 0.8500 ± 0.6353 |" in parts["scores"]
-    assert parts["curve"] == uncertainty_tables.NONE_YET
+    assert "| clinc150 | plain | 2 | 0.8500 ± 0.6353 |" in parts["scores"]
+    assert parts["curve"] == parts["pairs"] == parts["tasks"] == parts["regression"] == uncertainty_tables.NONE_YET
+
+
+def test_differences_are_means_over_tasks_with_enough_seeds():
+    gains = {"sentiment": (0.01, 0.02, 0.03), "sts-b": (0.0, 0.02, 0.04), "clinc150": (0.5,)}
+    records = [
+        record(name, seed, 0.5 + (gain if name != "plain" else 0), task)
+        for task, own in gains.items()
+        for seed, gain in enumerate(own)
+        for name in ("plain", uncertainty_tables.RECOMMENDED)
+    ]
+    parts = uncertainty_tables.parts(records)
+    variances = [np.var(gains[task], ddof=1) / 3 for task in ("sentiment", "sts-b")]
+    freedom = sum(variances) ** 2 / sum(own**2 / 2 for own in variances)
+    half = stats.t.ppf(0.975, freedom) * np.sqrt(sum(variances)) / 2
+    expected = f"+0.0200 ± {half:.4f}"
+    assert cells(parts["training"], "mean of 2 tasks | plain, consistency")[-1] == expected
+    assert cells(parts["pairs"], "plain, consistency, plain | plain | sentiment, sts-b")[3] == expected
+    assert "0.520 ± 0.025" in cells(parts["shift"], "plain, consistency | plain | 3")
+    assert cells(parts["regression"], "plain, consistency | plain | 3")[4] == "0.520 ± 0.050"
+    assert "### sentiment" in parts["tasks"]
+    assert "sts-b" not in parts["tasks"]
