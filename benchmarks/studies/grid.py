@@ -34,6 +34,7 @@ class Evaluation:
         suite: "methods", the samplers of a trained model; "uncertainty", everything else that can be done, too; or
             "alignments", likelihood and attention of a translation.
         shift: labelled sets of other distributions, for the suite "uncertainty".
+        sampled: evaluate samples of attention or dropout, for the suite "uncertainty".
         ensemble: configuration whose trained models, one for each seed, are the members of an ensemble; this run then
             trains nothing.
     """
@@ -44,6 +45,7 @@ class Evaluation:
     pilot: bool = False
     suite: str = "methods"
     shift: list[str] | None = None
+    sampled: bool = True
     ensemble: str | None = None
 
 

@@ -24,6 +24,8 @@ from hf_bam.training.members import read
 from . import laplace, ood
 from .methods import SAMPLES_FOR_SELECTION
 
+MAIN = "clinc150"
+"""Task with all methods and the curve over the number of samples."""
 ALPHA = 0.1
 BATCH = 64
 ROWS = {"fit": 500, "sets": 500, "test": 2250, "ood": 1000, "known_ood": 100, "shift": 400}
@@ -86,12 +88,13 @@ def evaluate(trained, data, evaluation):
     """Return the record of all methods of a run."""
     parts = parts_of(trained, data, evaluation)
     if is_number(trained):
-        return {"methods": [number_row(name, found, parts) for name, found in samples_of(trained, parts)]}
+        found = samples_of(trained, parts, sampled=evaluation.sampled)
+        return {"methods": [number_row(name, own, parts) for name, own in found]}
     plain = trained.predictor(Plain(trained.model), num_samples=1, batch_size=BATCH)
     plain.fit(trained.task.inputs(data.train), trained.task.labels(data.train), held_out=parts.inputs["sets"])
     scores = {name: plain.ood_scores(own) for name, own in parts.inputs.items()}
     rows, temperatures = [], {}
-    for name, found in samples_of(trained, parts, data):
+    for name, found in samples_of(trained, parts, data, evaluation.sampled):
         temperatures[name] = fit_temperature(parts.labels["fit"], found["fit"])
         for suffix, temperature in {"": 1.0, " + temperature": temperatures[name]}.items():
             scaled = {part: apply_temperature(own, temperature) for part, own in found.items()}
@@ -103,13 +106,19 @@ def evaluate(trained, data, evaluation):
         record["ood_scores"] = {
             name: metrics.ood_auroc(scores["test"][name], scores["ood"][name]) for name in scores["test"]
         }
-    if trained.job.task_name == "clinc150" and trained.job.seed < FEW_SEEDS and not trained.members:
+    main = trained.job.task_name == MAIN and trained.job.seed < FEW_SEEDS and not trained.job.recipe.consistency
+    if main and evaluation.sampled and not trained.members:
         record["curve"] = curve(trained, parts)
     return record
 
 
-def samples_of(trained, parts, data=None):
-    """Yield methods with their samples of each part, (S, B, C) or (S, B) each; the first one is deterministic."""
+def samples_of(trained, parts, data=None, sampled=True):
+    """Yield methods with their samples of each part, (S, B, C) or (S, B) each; the first one is deterministic.
+
+    Args:
+        data: all rows, for methods without training, which are those of `MAIN` only.
+        sampled: with samples of attention or dropout.
+    """
     model, recipe = trained.model, trained.job.recipe
     bayesian = hf_bam.is_patched(model)
 
@@ -122,12 +131,12 @@ def samples_of(trained, parts, data=None):
         return
     yield "mean" if bayesian else "plain", predicted(trained.predictor(Plain(model), num_samples=1, batch_size=BATCH))
     sampler = Bam(model) if bayesian else Dropout(model)
-    if bayesian or recipe.dropout != 0:
+    if sampled and (bayesian or recipe.dropout != 0):
         yield "samples" if bayesian else "MC dropout", predicted(trained.predictor(sampler, batch_size=BATCH))
     if trained.members:
         members = [read(folder, model) for folder in trained.members]
         yield "checkpoints", predicted(trained.predictor(Ensemble(members), batch_size=BATCH))
-    others = recipe.consistency or recipe.num_train_samples > 1 or trained.members
+    others = recipe.consistency or not sampled or trained.job.task_name != MAIN
     if bayesian or data is None or others or trained.job.seed >= FEW_SEEDS:
         return
     for family, candidates in POST_HOC.items():

@@ -66,7 +66,10 @@ def bam_attention_forward(
         wants_weights=wants_weights,
         first_query=kwargs.get("first_query"),
     )
-    return backend_for(call).run(call)
+    output, weights = backend_for(call).run(call)
+    if layer is not None and layer.runtime.observed is not None:
+        layer.runtime.observed.append((layer, call, weights))
+    return output, weights
 
 
 def check_call(module: nn.Module, layer: BamLayer | None, kwargs: dict[str, Any]) -> None:
@@ -102,8 +105,11 @@ def _is_causal(module: nn.Module, is_causal: bool | None) -> bool:
 
 
 def _wants_weights(layer: BamLayer | None, kwargs: dict[str, Any]) -> bool:
-    frame = None if layer is None else layer.runtime.frame
-    return bool(kwargs.get("output_attentions")) or (frame is not None and frame.wants_weights)
+    if layer is None:
+        return bool(kwargs.get("output_attentions"))
+    frame = layer.runtime.frame
+    asked = bool(kwargs.get("output_attentions")) or (frame is not None and frame.wants_weights)
+    return asked or layer.runtime.observed is not None
 
 
 def register() -> None:

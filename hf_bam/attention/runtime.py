@@ -112,6 +112,20 @@ class Runtime:
         """Loss terms of the forward passes of this thread within `measuring`; None outside of it."""
         return getattr(self._local, "measured", None)
 
+    @property
+    def observed(self) -> list[Any] | None:
+        """Attention calls of this thread within `observing`, with layer and weights; None outside of it."""
+        return getattr(self._local, "observed", None)
+
+    @contextmanager
+    def observing(self) -> Iterator[list[Any]]:
+        """Collect the attention calls of forward passes: layer, call and weights of each."""
+        self._local.observed = observed = list[Any]()
+        try:
+            yield observed
+        finally:
+            self._local.observed = None
+
     @contextmanager
     def measuring(self) -> Iterator[list[LossTerm]]:
         """Collect the loss terms of latent variables of the memory in forward passes in evaluation mode."""

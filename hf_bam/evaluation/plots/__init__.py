@@ -7,11 +7,15 @@ installs.
 
 from .attention import alignment_heatmap, attention_heatmap, prior_over_keys
 from .calibration import reliability_diagram
+from .images import image_answers, image_attention, image_words
 from .uncertainty import risk_coverage, uncertainty_histograms
 
 __all__ = [
     "alignment_heatmap",
     "attention_heatmap",
+    "image_answers",
+    "image_attention",
+    "image_words",
     "prior_over_keys",
     "reliability_diagram",
     "risk_coverage",

@@ -26,6 +26,8 @@ def suite(grid, monkeypatch):
     grid["configurations"]["ensemble"] = {"attention": "plain", "ensemble": "plain"}
     monkeypatch.setattr(uncertainty, "POST_HOC", {"weibull": {"k": (2.0,)}})
     monkeypatch.setattr(uncertainty, "ALPHA", 0.2)
+    monkeypatch.setattr(uncertainty, "MAIN", "custom")
+    monkeypatch.setattr(uncertainty, "CURVE", (1, 2))
     monkeypatch.setattr("hf_bam.prediction.posthoc.LEAST_INPUTS", 2)
     monkeypatch.setattr("hf_bam.prediction.fitting.check_rate", lambda *_: None)
     return grid
@@ -45,9 +47,17 @@ def test_a_run_has_a_row_for_each_method(suite, data_folder, tmp_path):
     assert found == [f"{name}{end}" for name in methods for end in ("", " + temperature")]
     assert plain["rows"] == {"fit": 6, "sets": 6, "test": 10, "ood": 4}
     assert plain["methods"][0]["ood_auroc_novelty"] == pytest.approx(plain["ood_scores"]["novelty"])
+    assert [row["samples"] for row in plain["curve"]] == [1, 2]
     bayesian = run(suite, data_folder.parent, tmp_path, "BAM k=2", 0)
     assert [row["passes"] for row in bayesian["methods"]] == [1, 1, 3, 3]
     assert bayesian["methods"][0]["accuracy"] == bayesian["methods"][1]["accuracy"]
+
+
+def test_a_run_may_have_deterministic_methods_only(suite, data_folder, tmp_path):
+    suite["configurations"]["BAM k=2"] |= {"sampled": False}
+    record = run(suite, data_folder.parent, tmp_path, "BAM k=2", 0)
+    assert [row["method"] for row in record["methods"]] == ["mean", "mean + temperature"]
+    assert "curve" not in record
 
 
 def test_an_ensemble_needs_the_models_of_its_members(suite, data_folder, tmp_path, monkeypatch):
