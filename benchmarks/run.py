@@ -5,6 +5,7 @@ Without data, results in benchmarks/results:
 python benchmarks/run.py speed      # training steps and inference against plain attention, 15 minutes
 python benchmarks/run.py memory     # peak memory of a training step and of attention alone, 5 minutes
 python benchmarks/run.py scaling    # cost by number of tokens, samples and stochastic layers, 10 minutes
+python benchmarks/run.py compiled   # training steps under torch.compile, 10 minutes
 python benchmarks/run.py predict    # batched sampling against separate passes, 2 minutes
 python benchmarks/run.py loop       # overhead of the training loop, 2 minutes
 python benchmarks/run.py prior      # the contextual prior by beta, 3 minutes
@@ -36,6 +37,7 @@ MEASURED = {
     "speed": "cost.speed",
     "memory": "cost.memory",
     "scaling": "cost.scaling",
+    "compiled": "cost.compiled",
     "predict": "cost.predict",
     "loop": "cost.loop",
     "prior": "studies.prior",

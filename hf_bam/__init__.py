@@ -6,21 +6,21 @@ are. [`BamPredictor`][hf_bam.BamPredictor] draws samples of the predictions and 
 [`install`][hf_bam.integrations.install.install], which lists every wrapped method of other libraries.
 """
 
+import sys
 from importlib import import_module
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from .config import BamConfig
-from .integrations.hub import from_pretrained, push_to_hub
-from .integrations.install import install
-from .integrations.serialization import load, save
-from .integrations.trainer import BamCallback
-from .patching import UnsupportedModelError, get_config, is_patched, kl_loss, patch, sampling, set_step, unpatch
-
 if TYPE_CHECKING:
+    from .config import BamConfig
     from .evaluation import metrics as metrics
     from .evaluation import plots as plots
     from .evaluation.comparison import compare
     from .evaluation.report import report
+    from .integrations.hub import from_pretrained, push_to_hub
+    from .integrations.serialization import load, save
+    from .integrations.trainer import BamCallback
+    from .patching import UnsupportedModelError, get_config, is_patched, kl_loss, patch, sampling, set_step, unpatch
     from .prediction import BamPredictor, Predictor, alignments, calibrate
     from .prediction.codes import fit_code_prior, generate_from_prior
 
@@ -51,18 +51,26 @@ __all__ = [
     "unpatch",
 ]
 
-install()
-
 # Imported on first use, because scikit-learn and matplotlib take seconds to import.
 _LAZY_NAMES = {
+    "BamCallback": "integrations.trainer",
+    "BamConfig": "config",
     "BamPredictor": "prediction",
     "Predictor": "prediction",
     "alignments": "prediction",
     "calibrate": "prediction",
     "compare": "evaluation.comparison",
     "fit_code_prior": "prediction.codes",
+    "from_pretrained": "integrations.hub",
     "generate_from_prior": "prediction.codes",
+    "load": "integrations.serialization",
+    "push_to_hub": "integrations.hub",
     "report": "evaluation.report",
+    "save": "integrations.serialization",
+    **dict.fromkeys(
+        ("UnsupportedModelError", "get_config", "is_patched", "kl_loss", "patch", "sampling", "set_step", "unpatch"),
+        "patching",
+    ),
 }
 _LAZY_MODULES = {
     "evaluation": "evaluation",
@@ -78,3 +86,16 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY_MODULES:
         return import_module(f".{_LAZY_MODULES[name]}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _only_help() -> bool:
+    """Return whether this process is the command `hf-bam` without a command to run: it prints a text and ends."""
+    program, *arguments = sys.argv or [""]
+    is_command = program == "-m" or PurePath(program).stem == "hf-bam"
+    return is_command and arguments in ([], ["-h"], ["--help"], ["--version"])
+
+
+if not _only_help():  # torch and transformers take seconds to import
+    from .integrations.install import install
+
+    install()

@@ -6,10 +6,21 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-import datasets
-import transformers
-from accelerate import PartialState
+from .extras import MissingExtraError, check_extra
 
+COMMANDS = (
+    "glue",
+    "autoencode",
+    "clinc150",
+    "custom",
+    "sentiment",
+    "squad",
+    "text2text",
+    "translation",
+    "graph",
+    "evaluate",
+)
+"""Commands of `hf_bam.training.arguments`, whose import takes seconds."""
 HELP = """usage: hf-bam COMMAND [options]
 
 Finetune a model with Bayesian attention, evaluate it and measure its uncertainty.
@@ -35,17 +46,17 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> int:
     Returns:
         0 for success, 2 for an error in the options or the data, 130 after an interruption.
     """
-    from .training.arguments import commands
-
     command, *rest = list(sys.argv[1:] if argv is None else argv) or [""]
-    if command not in commands():
-        print(HELP.format(commands=", ".join(commands())))
+    if command not in COMMANDS:
+        print(HELP.format(commands=", ".join(COMMANDS)))
         return 0 if command in ("-h", "--help") else 2
     return guarded(lambda options: start(command, options, prog or f"hf-bam {command}"), rest)
 
 
 def start(command: str, argv: Sequence[str], prog: str) -> None:
     """Run the jobs of a command line."""
+    from accelerate import PartialState
+
     from .training import run, run_all
     from .training.arguments import OWN, own_command, parse
 
@@ -62,13 +73,14 @@ def start(command: str, argv: Sequence[str], prog: str) -> None:
 
 def guarded(action: Callable[[list[str]], object], argv: Sequence[str]) -> int:
     """Run an action without messages of libraries; print an error as one line, unless `--debug` is given."""
-    quieten()
     try:
+        check_extra("train", "hf-bam")
+        quieten()
         action([_underscored(argument) for argument in argv])
     except KeyboardInterrupt:
         print("\nInterrupted. Add --resume_from_checkpoint to continue from the last checkpoint.", file=sys.stderr)
         return 130
-    except (ValueError, FloatingPointError, OSError) as error:
+    except (ValueError, FloatingPointError, OSError, MissingExtraError) as error:
         if "--debug" in argv:
             raise
         if os.environ.get("RANK", "0") == "0":  # the other processes raise the same error
@@ -79,6 +91,9 @@ def guarded(action: Callable[[list[str]], object], argv: Sequence[str]) -> int:
 
 def quieten() -> None:
     """Turn off progress bars and hints of libraries."""
+    import datasets
+    import transformers
+
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     datasets.disable_progress_bars()

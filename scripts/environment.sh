@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 venv=${HF_BAM_VENV:-.venv}
-stamp="$venv/hf_bam-$1.$(cat setup.py constraints.txt | cksum | cut -d ' ' -f 1)"
+stamp="$venv/hf_bam-$1.$(cat setup.py constraints.txt hf_bam/attention/backends/kernel/*.[ch] | cksum | cut -d ' ' -f 1)"
 if [ ! -e "$stamp" ]; then
   echo "Installing hf_bam[$1] into $venv ..."
   python3 -m venv "$venv"

@@ -6,8 +6,10 @@ import sys
 import pytest
 
 import hf_bam
-from hf_bam import prediction
+from hf_bam import extras, prediction
+from hf_bam.cli import COMMANDS
 from hf_bam.evaluation import comparison, metrics, plots, report
+from hf_bam.training.arguments import commands
 
 
 def test_every_public_name_exists():
@@ -24,8 +26,32 @@ def test_names_are_those_of_the_subpackages():
 
 @pytest.mark.parametrize(
     ("use", "libraries"),
-    [("hf_bam.patch", ("sklearn", "evaluate", "matplotlib")), ("hf_bam.Predictor, hf_bam.compare", ("matplotlib",))],
+    [
+        ("hf_bam.patch", ("sklearn", "evaluate", "matplotlib", "datasets", "transformers.trainer")),
+        ("hf_bam.Predictor, hf_bam.compare", ("matplotlib", "datasets")),
+    ],
 )
 def test_slow_libraries_are_imported_on_use(use, libraries):
     program = f"import sys, hf_bam; {use}; print([name for name in {libraries!r} if name in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "[]"
+
+
+@pytest.mark.parametrize("program", [["hf-bam"], ["-m"]])
+def test_the_help_of_the_command_imports_neither_torch_nor_transformers(program):
+    code = f"import sys; sys.argv = {[*program, '--help']!r}; from hf_bam.cli import main; main()"
+    code += "; print([name for name in ('torch', 'transformers', 'numpy') if name in sys.modules])"
+    text = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert text.startswith("usage: hf-bam")
+    assert text.rstrip().endswith("[]")
+
+
+def test_the_commands_of_the_help_are_those_of_the_parser():
+    assert tuple(commands()) == COMMANDS
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setitem(extras.EXTRAS, "plots", ("matplotlib", "no_such_package"))
+    with pytest.raises(
+        extras.MissingExtraError, match=r'no_such_package is not installed: pip install "hf_bam\[plots\]"'
+    ):
+        extras.check_extra("plots", "hf_bam.plots")

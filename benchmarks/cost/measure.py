@@ -9,20 +9,21 @@ from pathlib import Path
 KILOBYTE = 1024
 
 
-def interleaved(runs, repetitions, warm_up=1):
+def interleaved(runs, repetitions, warm_up=1, clock=time.perf_counter):
     """Return quartiles of the seconds of each run, and of its ratio to the first run in the same repetition.
 
     Args:
         runs: functions without arguments, by name. They take turns, in reverse order every other time.
+        clock: returns seconds; `time.process_time` counts those that the processor worked for this program.
     """
     times = {name: [] for name in runs}
     for repetition in range(warm_up + repetitions):
         turns = list(runs.items())
         for name, run in turns if repetition % 2 else reversed(turns):
-            start = time.perf_counter()
+            start = clock()
             run()
             if repetition >= warm_up:
-                times[name].append(time.perf_counter() - start)
+                times[name].append(clock() - start)
     first = next(iter(times.values()))
     ratios = {name: [a / b for a, b in zip(t, first, strict=True)] for name, t in times.items()}
     return {"seconds": _quartiles(times), "ratio": _quartiles(ratios)}
@@ -54,3 +55,8 @@ def _peak():
     """Return the peak of this process in megabytes, from Linux; `ru_maxrss` would include the parent process."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / KILOBYTE
+
+
+def reset_peak():
+    """Start the peak of this process again at what it uses now."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")

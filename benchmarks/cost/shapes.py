@@ -42,8 +42,31 @@ def marian():
     return MarianMTModel(MarianConfig(**size, **stacks, **tokens, activation_function="swish", dropout=0.0))
 
 
+def minilm(layers=6):
+    size = {"hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers": layers, "num_labels": 2}
+    return BertForSequenceClassification(
+        BertConfig(
+            **size,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            problem_type="single_label_classification",  # transformers would set it in the first step
+        )
+    )
+
+
+def short_minilm():
+    return minilm(layers=3)
+
+
 MARIAN_STACK = {"layers": 6, "attention_heads": 8, "ffn_dim": 2048}
-MODELS = {"BERT-base": bert, "BERT-base, dropout 0.1": bert_with_dropout, "ALBERT-base": albert, "Marian": marian}
+MODELS = {
+    "BERT-base": bert,
+    "BERT-base, dropout 0.1": bert_with_dropout,
+    "ALBERT-base": albert,
+    "Marian": marian,
+    "MiniLM": minilm,
+    "MiniLM, 3 layers": short_minilm,
+}
 
 
 def build(model, kind, **settings):
@@ -63,13 +86,14 @@ def batch_for(model, batch, length):
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}
 
 
-def training_step(model, kind, batch, length, **settings):
+def training_step(model, kind, batch, length, compiled=False, **settings):
     """Return a function that makes one step: forward, backward, optimizer."""
     built, inputs = build(model, kind, **settings), batch_for(model, batch, length)
     optimizer = torch.optim.AdamW(built.parameters(), lr=1e-5)
+    forward = torch.compile(built) if compiled else built
 
     def step():
-        built(**inputs).loss.backward()
+        forward(**inputs).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
 

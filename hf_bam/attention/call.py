@@ -142,5 +142,5 @@ class AttentionCall:
         seed = self.seed() if per_query else self.seed().for_keys()
         if first is not None:
             seed = replace(seed, first_key=torch.full((batch,), first, device=device))
-        seed = replace(seed, call=(seed.call + stream * STREAM) % 2**63) if stream else seed
+        seed = replace(seed, call=(seed.call + stream * STREAM) & (2**63 - 1)) if stream else seed
         return uniform(random_bits(seed.row_keys(*shape, device), count))

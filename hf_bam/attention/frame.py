@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..families import Alignment
 from ..objective import LossTerm
-from .noise import new_seed
+from .noise import draw_seed
 from .sampling import Sampling
 
 
@@ -92,7 +92,7 @@ class Frame:
     logged: dict[str, Tensor] = field(default_factory=dict)
     terms: list[LossTerm] = field(default_factory=list)
     parts: dict[tuple[int, type[LossTerm]], list[LossTerm]] = field(default_factory=dict)
-    step_seeds: dict[int, int] = field(default_factory=dict)
+    step_seeds: dict[int, Tensor] = field(default_factory=dict)
     uses: dict[int, int] = field(default_factory=dict)
 
     def add(self, term: LossTerm, layer: int | None = None) -> None:
@@ -108,10 +108,10 @@ class Frame:
         """Return all terms; those of a module that was called step by step are joined."""
         return [*self.terms, *(kind.join(parts) for (_, kind), parts in self.parts.items())]
 
-    def step_seed(self, layer: int) -> int:
+    def step_seed(self, layer: int) -> Tensor:
         """Return the seed of a module that is called step by step, the same in all its calls."""
         if layer not in self.step_seeds:
-            self.step_seeds[layer] = new_seed()
+            self.step_seeds[layer] = draw_seed()
         return self.step_seeds[layer]
 
     def next_use(self, layer: int) -> int:

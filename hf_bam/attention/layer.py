@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..families import Family
 from ..objective import LossTerm
 from .frame import Positions
-from .noise import NoiseSeed, new_seed
+from .noise import NoiseSeed, draw_seed
 from .runtime import Runtime
 from .sampling import Sampling
 
@@ -98,7 +98,7 @@ class BamLayer(nn.Module):
         sampling, frame = self.sampling, self.runtime.frame
         if sampling is None:
             if first_query is None or frame is None:
-                return NoiseSeed(new_seed())
+                return NoiseSeed(draw_seed())
             return NoiseSeed(frame.step_seed(self.number), None, torch.full(shape[:1], first_query, device=device))
         seed = sampling.begin() if frame is None or frame.seed is None else frame.seed
         positions = Positions() if frame is None else frame.positions

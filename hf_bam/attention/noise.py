@@ -19,11 +19,17 @@ _KEY_STEP = 0x9E3779B9
 
 
 def new_seed() -> int:
-    """Return a seed for one attention call from the global generator of the CPU.
+    """Return a seed from the global generator of the CPU."""
+    return int(draw_seed())
 
-    Gradient checkpointing restores the global generator, and so a layer that runs again gets its noise again.
+
+def draw_seed() -> Tensor:
+    """Return a seed for one attention call from the global generator of the CPU, 0-dimensional.
+
+    Gradient checkpointing restores the global generator, and so a layer that runs again gets its noise again. A
+    compiled model draws a new seed in every step, because the operation is part of its graph.
     """
-    return int(torch.randint(2**63 - 1, (), device="cpu"))
+    return torch.randint(2**63 - 1, (), device="cpu")
 
 
 def mix(x: Tensor) -> Tensor:
@@ -48,20 +54,20 @@ class NoiseSeed:
     """Seed of the noise of one attention call: the noise is a function of it and of the position of a weight.
 
     Attributes:
-        call: the seed of the call.
+        call: the seed of the call, a number or 0-dimensional on the CPU.
         rows: (B,) int64, a seed for every example, so that its noise does not depend on its index in the batch; None:
             the index is part of the seed.
         first_query, first_key: (B,) int64, the positions of the first query and key in the text; None: 0.
     """
 
-    call: int
+    call: int | Tensor
     rows: Tensor | None = None
     first_query: Tensor | None = None
     first_key: Tensor | None = None
 
     def row_keys(self, batch: int, heads: int, queries: int, device: torch.device | str = "cpu") -> Tensor:
         """Return two keys for every row of every head, (B, H, T, 2) in int32."""
-        call = torch.tensor(self.call, device=device)
+        call = torch.as_tensor(self.call, device=device)
         if self.rows is None:
             states = derive(call, torch.arange(batch * heads, device=device)).view(batch, heads)
         else:

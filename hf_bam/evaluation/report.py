@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from ..extras import check_extra
+
+check_extra("plots", "hf_bam.report")
+
 import base64
 import html
 import math

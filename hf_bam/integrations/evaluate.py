@@ -6,6 +6,10 @@ list of samples. Nothing is downloaded, and a single process writes nothing to d
 
 from __future__ import annotations
 
+from ..extras import check_extra
+
+check_extra("evaluate", "hf_bam.integrations.evaluate")
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
-
-from peft import PeftModel
-from transformers import PreTrainedModel, Trainer
 
 from .. import models
 from ..attention import interface
 from ..patching import backward, steps
 from . import pipelines, pretrained, trainer
+from .imports import when_imported
 
 _MARK = "_hf_bam"
 
-WRAPPERS: tuple[tuple[type, str, Callable[..., Any]], ...] = (
-    (PreTrainedModel, "save_pretrained", pretrained.save_pretrained),
-    (PreTrainedModel, "from_pretrained", pretrained.from_pretrained),
-    (PreTrainedModel, "_from_config", pretrained.from_config),
-    (PreTrainedModel, "push_to_hub", pretrained.push_to_hub),
-    (PeftModel, "save_pretrained", pretrained.save_pretrained),
-    (PeftModel, "from_pretrained", pretrained.adapter_from_pretrained),
-    (PeftModel, "push_to_hub", pretrained.push_to_hub),
-    (Trainer, "_load_from_checkpoint", trainer.load_from_checkpoint),
-    (Trainer, "_load_best_model", trainer.load_best_model),
-    (Trainer, "log", trainer.log),
-    (Trainer, "training_step", trainer.training_step),
+_MODELS, _ADAPTERS = "transformers.modeling_utils.PreTrainedModel", "peft.peft_model.PeftModel"
+_TRAINER = "transformers.trainer.Trainer"
+
+WRAPPERS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
+    (_MODELS, "save_pretrained", pretrained.save_pretrained),
+    (_MODELS, "from_pretrained", pretrained.from_pretrained),
+    (_MODELS, "_from_config", pretrained.from_config),
+    (_MODELS, "push_to_hub", pretrained.push_to_hub),
+    (_ADAPTERS, "save_pretrained", pretrained.save_pretrained),
+    (_ADAPTERS, "from_pretrained", pretrained.adapter_from_pretrained),
+    (_ADAPTERS, "push_to_hub", pretrained.push_to_hub),
+    (_TRAINER, "_load_from_checkpoint", trainer.load_from_checkpoint),
+    (_TRAINER, "_load_best_model", trainer.load_best_model),
+    (_TRAINER, "log", trainer.log),
+    (_TRAINER, "training_step", trainer.training_step),
 )
 """Class, method and the function `wrapper(method, self, ...)` around it."""
 
@@ -35,7 +37,8 @@ WRAPPERS: tuple[tuple[type, str, Callable[..., Any]], ...] = (
 def install() -> None:
     """Wrap methods of other libraries and register with them, once; `import hf_bam` calls this.
 
-    For models that are not patched, every wrapped method does what it did before.
+    For models that are not patched, every wrapped method does what it did before. Methods of `Trainer` and of PEFT are
+    wrapped when their modules are imported, which hf_bam does not do.
 
     Wrapped methods:
 
@@ -68,8 +71,17 @@ def install() -> None:
     pipelines.register()
     backward.install()
     steps.install()
-    for cls, name, wrapper in WRAPPERS:
-        _wrap(cls, name, wrapper)
+    for path in {path for path, _, _ in WRAPPERS}:
+        when_imported(path.rpartition(".")[0], functools.partial(_wrap_all, path))
+
+
+def _wrap_all(path: str) -> None:
+    """Wrap the methods of a class whose module is imported."""
+    module, _, name = path.rpartition(".")
+    cls = getattr(sys.modules[module], name)
+    for wrapped, method, wrapper in WRAPPERS:
+        if wrapped == path:
+            _wrap(cls, method, wrapper)
 
 
 def _wrap(cls: type, name: str, wrapper: Callable[..., Any]) -> None:

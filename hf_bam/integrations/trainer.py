@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from peft import PeftModel
 from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -95,7 +94,7 @@ def restore(trainer: Any, model: nn.Module, directory: str) -> None:
         return
     if os.path.exists(path):
         serialization.copy_tensors(model, serialization.read(path))
-    elif isinstance(model, (PreTrainedModel, PeftModel)):
+    elif isinstance(model, PreTrainedModel) or hasattr(model, "get_base_model"):  # or one of PEFT
         raise FileNotFoundError(
             f"{path} is missing: the checkpoint has no prior network and no annealing step, and training would go on "
             "with new ones. Was the model patched when it was saved?"

@@ -24,7 +24,7 @@ from . import alternatives, expansion, hooks, memory, steps
 from .architectures import READOUTS, SHARES_PREFIX
 from .discovery import Site, UnsupportedModelError, check_graph_settings, find_sites, stochastic_uses
 from .placement import classifies, has_alternatives, inference_network
-from .state import ATTRIBUTE, Patch, find_patches, keep_networks, patch_of, root_of
+from .state import ATTRIBUTE, Patch, bam_modules, find_patches, keep_networks, patch_of, root_of
 
 __all__ = ["UnsupportedModelError", "get_config", "is_patched", "kl_loss", "patch", "sampling", "set_step", "unpatch"]
 
@@ -91,6 +91,8 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
     state.expansions = expansion.install(root, state.runtime) if shares_prefix else []
     state.alternatives = alternatives.install(state)
     state.memories = memory.install(state, number=len(sites))
+    state.layers = [layer for _, layer in bam_modules(root)]
+    state.checkpointed = [module for module in root.modules() if hasattr(module, hooks.CHECKPOINTING)]
     for inner in _models(root):
         if isinstance(inner, PreTrainedModel):
             keep_out_of_plain_weights(inner)

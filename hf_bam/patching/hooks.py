@@ -18,10 +18,12 @@ from ..attention.runtime import Replay, Runtime
 from ..objective import KL, LATENT_KL, annealed, reduce_terms
 from . import alignment, backward, steps
 from .outputs import add_kl, own_loss, prepare_outputs
-from .state import ATTRIBUTE, Patch, bam_modules
+from .state import ATTRIBUTE, Patch
 
 DIRECT = "_hf_bam"
 """Marks a `forward` of ours."""
+CHECKPOINTING = "gradient_checkpointing"
+"""Attribute by which transformers turns gradient checkpointing of a module on."""
 
 
 def install(model: nn.Module) -> list[RemovableHandle]:
@@ -187,8 +189,8 @@ def padding_before(mask: Any) -> Tensor | None:
 def prepare_checkpointing(patch: Patch) -> None:
     """Make gradient checkpointing run a layer again within the frame of its forward; raise for the reentrant kind."""
     module: Any
-    for module in patch.root.modules():
-        if not getattr(module, "gradient_checkpointing", False):
+    for module in patch.checkpointed:
+        if not getattr(module, CHECKPOINTING):
             continue
         function = getattr(module, "_gradient_checkpointing_func", None)
         keywords = getattr(function, "keywords", {})
@@ -206,10 +208,14 @@ def prepare_checkpointing(patch: Patch) -> None:
 
 def check_prior_trainable(patch: Patch) -> None:
     """Raise if PEFT has frozen the prior or the inference network, as it does with modules that it does not know."""
-    networks = {name: network for _, layer in bam_modules(patch.root) for name, network in layer.named_children()}
-    parameters = [p for network in networks.values() for p in network.parameters()]
-    if parameters and not any(p.requires_grad for p in parameters) and any(map(is_adapter, patch.root.modules())):
-        (name, *_) = networks
+    # The first parameter that is trained ends the search.
+    if any(p.requires_grad for layer in patch.layers for p in layer.parameters()):
+        return
+    networks = [
+        name for layer in patch.layers for name, network in layer.named_children() if any(network.parameters())
+    ]
+    if networks and any(map(is_adapter, patch.root.modules())):
+        name = networks[0]
         raise ValueError(
             f"PEFT has frozen the {name} network of the Bayesian attention. Name it among the modules that the "
             f"adapter trains and saves, LoraConfig(modules_to_save=[{name!r}, ...]), or patch the model after "

@@ -29,6 +29,8 @@ class Patch:
         root: the model that was patched. The models inside it share the record.
         implementations: every model config with the attention implementation that it had.
         attributes: attributes of the models inside the root that were overwritten, with their models.
+        layers: the Bayesian layers of the model.
+        checkpointed: modules that transformers can run again in the backward pass, by gradient checkpointing.
         tally: forwards since the last optimizer step, and those whose KL was trained.
         checked: whether the gradient of the prior of a compiled model was checked.
         expansions: hooks of the layers that can repeat the batch, see `hf_bam.patching.expansion`.
@@ -46,6 +48,8 @@ class Patch:
     runtime: Runtime = field(default_factory=Runtime)
     implementations: list[tuple[Any, Any]] = field(default_factory=list)
     attributes: list[tuple[nn.Module, dict[str, Any]]] = field(default_factory=list)
+    layers: list[BamLayer] = field(default_factory=list)
+    checkpointed: list[nn.Module] = field(default_factory=list)
     handles: list[RemovableHandle] = field(default_factory=list)
     expansions: list[RemovableHandle] = field(default_factory=list)
     alternatives: list[RemovableHandle] = field(default_factory=list)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import islice
 from typing import Any, TypeVar
 
-from datasets import Dataset, IterableDataset
 from transformers import PreTrainedTokenizerBase
 
 Text = str | tuple[str, str]
@@ -39,11 +38,11 @@ def _items(inputs: Any, columns: tuple[str, ...]) -> Iterable[Any]:
         raise TypeError(
             "A tuple of two strings may be a pair or two texts; give [(first, second)] or [first, second]."
         )
-    if isinstance(inputs, (Dataset, IterableDataset)):
+    if _is_of("datasets", "Dataset", inputs) or _is_of("datasets", "IterableDataset", inputs):
         return _table_rows(inputs, inputs.column_names, columns)
-    if _is_pandas(inputs, "DataFrame"):
+    if _is_of("pandas", "DataFrame", inputs):
         return _table_rows(inputs.to_dict("records"), list(inputs.columns), columns)
-    if _is_pandas(inputs, "Series"):
+    if _is_of("pandas", "Series", inputs):
         return list(inputs.tolist())
     if hasattr(inputs, "__getitem__") and hasattr(inputs, "__len__") and not isinstance(inputs, Iterable):
         return map(inputs.__getitem__, range(len(inputs)))  # a dataset of torch
@@ -55,10 +54,10 @@ def _items(inputs: Any, columns: tuple[str, ...]) -> Iterable[Any]:
     return inputs
 
 
-def _is_pandas(inputs: Any, name: str) -> bool:
-    """Return whether an object has this class of pandas, without importing pandas."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(inputs, getattr(pandas, name))
+def _is_of(library: str, name: str, inputs: Any) -> bool:
+    """Return whether an object has this class of a library, without importing the library."""
+    module = sys.modules.get(library)
+    return module is not None and isinstance(inputs, getattr(module, name))
 
 
 def _table_rows(

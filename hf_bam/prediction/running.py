@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from accelerate.utils import gather_object
 from torch import distributed
 from tqdm import tqdm
 
@@ -36,7 +35,9 @@ def run_everywhere(predictor: Predictor, items: list[Text], method: str) -> list
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
     share = -(-len(items) // ranks)
     own = list(run(predictor, items[rank * share : (rank + 1) * share], method))
-    return list(gather_object(own))
+    shares: list[list[Any]] = [[] for _ in range(ranks)]
+    distributed.all_gather_object(shares, own)
+    return [result for part in shares for result in part]
 
 
 def sorted_batches(

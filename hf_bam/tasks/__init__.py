@@ -8,6 +8,10 @@ scores the predictions. A new task is a file in this package and a line in `TASK
 
 from __future__ import annotations
 
+from ..extras import check_extra
+
+check_extra("train", "hf_bam.tasks")
+
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module

@@ -6,6 +6,10 @@ the public one: 20 nodes of each class for training, 500 for validation, 1,000 f
 
 from __future__ import annotations
 
+from ..extras import check_extra
+
+check_extra("graph", "hf_bam.tasks.planetoid")
+
 import pickle
 import warnings
 from dataclasses import dataclass

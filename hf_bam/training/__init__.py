@@ -6,6 +6,10 @@ integrations, prediction, evaluation, patching and the core; only `cli` imports 
 [`Task`][hf_bam.tasks.base.Task] alone.
 """
 
+from ..extras import check_extra
+
+check_extra("train", "hf_bam.training")
+
 from .evaluation import BestModelTracker
 from .loop import Loop, train
 from .recipe import Recipe

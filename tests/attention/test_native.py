@@ -1,5 +1,7 @@
-"""Building the compiled kernel, and doing without."""
+"""Loading the compiled kernel, and doing without."""
 
+import logging
+import os
 import shutil
 
 import pytest
@@ -10,14 +12,16 @@ from hf_bam.attention.mask import AttentionMask
 from hf_bam.attention.noise import NoiseSeed
 from hf_bam.families import Weibull
 
-build = native.library.__wrapped__  # without the cache of this process
-needs_compiler = pytest.mark.skipif(not native.available(), reason="no C compiler")
+load = native.library.__wrapped__  # without the cache of this process
+needs_kernel = pytest.mark.skipif(not native.available(), reason="the kernel was not built")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path
+    """An empty folder in the place of the kernel's."""
+    built = native.FOLDER
+    monkeypatch.setattr(native, "FOLDER", tmp_path)
+    return built
 
 
 def output():
@@ -27,49 +31,55 @@ def output():
     ).output
 
 
-@needs_compiler
-def test_it_is_built_once(folder):
-    assert build() is not None
-    (built,) = (folder / "hf_bam").iterdir()
-    stamp = built.stat().st_mtime_ns
-    assert build() is not None
-    assert built.stat().st_mtime_ns == stamp
-
-
-@needs_compiler
-def test_without_openmp_it_runs_in_one_thread(monkeypatch, folder):
-    compiler = folder / "cc-without-openmp"
-    real = shutil.which("cc")
-    compiler.write_text(f'#!/bin/sh\ncase "$*" in *-fopenmp\\ *) exit 1;; esac\nexec {real} "$@"\n')
-    compiler.chmod(0o755)
-    monkeypatch.setenv("CC", str(compiler))
-    expected, loaded = output(), build()
-    assert loaded is not None
+@needs_kernel
+@pytest.mark.parametrize("variant", native.variants())
+def test_every_variant_that_the_cpu_runs_agrees(monkeypatch, variant):
+    expected, loaded = output(), native.load(native.FOLDER / f"attention_{variant}.so")
     monkeypatch.setattr(native, "library", lambda: loaded)
     torch.testing.assert_close(output(), expected)
 
 
-@pytest.mark.parametrize("compiler", ["no-such-compiler", "false"])
-def test_without_a_working_compiler_torch_does_it(monkeypatch, compiler):
+@needs_kernel
+@pytest.mark.parametrize(("capability", "variant"), [("AVX512", "avx512"), ("AVX2", "avx2"), ("ZVECTOR", "portable")])
+def test_the_cpu_chooses_the_variant(monkeypatch, capability, variant):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(native, "load", lambda path: path.name)
+    assert load() == f"attention_{variant}.so"
+
+
+@needs_kernel
+def test_a_damaged_library_is_passed_over(folder, tmp_path, caplog):
+    *better, last = native.variants()
+    for variant in better:
+        (tmp_path / f"attention_{variant}.so").write_bytes(b"\x7fELF")
+    shutil.copy(folder / f"attention_{last}.so", tmp_path)
+    assert load() is not None
+    assert not caplog.records
+
+
+def test_without_a_kernel_torch_does_it_and_says_so(monkeypatch, folder, caplog):
     expected = output()
-    monkeypatch.setenv("CC", compiler)
-    assert build() is None
-    monkeypatch.setattr(native, "library", build)
+    assert load() is None
+    assert "Install a C compiler" in caplog.text
+    monkeypatch.setattr(native, "library", lambda: None)
     torch.testing.assert_close(output(), expected)
 
 
-def test_it_can_be_switched_off(monkeypatch):
+def test_switched_off_it_is_silent(monkeypatch, caplog):
     monkeypatch.setenv("HF_BAM_KERNEL", "0")
-    assert build() is None
-
-
-def test_without_a_place_to_write_to_torch_does_it(monkeypatch, folder):
-    (folder / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "file"))
-    assert build() is None
+    with caplog.at_level(logging.DEBUG):
+        assert load() is None
+    assert not caplog.records
 
 
 def test_running_without_it_is_an_error(monkeypatch):
     monkeypatch.setattr(native, "library", lambda: None)
     with pytest.raises(RuntimeError, match="install a C compiler"):
         native.run(native.Call())
+
+
+@needs_kernel
+def test_it_is_loaded_from_the_package():
+    """Not from a place that others may write to, such as a cache."""
+    assert native.FOLDER.parent == native.FOLDER.parents[3] / "hf_bam" / "attention" / "backends"
+    assert os.path.samefile(native.library()._name, native.FOLDER / f"attention_{native.variants()[0]}.so")

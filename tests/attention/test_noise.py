@@ -7,7 +7,7 @@ from scipy import stats
 from torch.utils.checkpoint import checkpoint
 
 from hf_bam.attention.backends import attend, available
-from hf_bam.attention.backends.function import _run
+from hf_bam.attention.backends.launch import _run
 from hf_bam.attention.backends.spec import Spec
 from hf_bam.attention.mask import AttentionMask
 from hf_bam.attention.noise import (

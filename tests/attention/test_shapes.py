@@ -6,7 +6,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import hf_bam
 from hf_bam.attention.backends import attend
-from hf_bam.attention.backends.function import FusedAttention
+from hf_bam.attention.backends.operator import attend_natively
 from hf_bam.attention.backends.spec import Spec
 from hf_bam.attention.mask import AttentionMask
 from hf_bam.attention.noise import NoiseSeed
@@ -102,11 +102,11 @@ def test_the_kernel_checks_what_it_is_given():
         "query_mask": {"query_mask": torch.ones(2, 4)},
     }.items():
         with pytest.raises(ValueError, match=name):
-            FusedAttention.apply(query, key, value, None, Spec(**{**good, **bad}))
+            attend_natively(query, key, value, None, Spec(**{**good, **bad}))
     with pytest.raises(ValueError, match="logits"):
-        FusedAttention.apply(query, key, value, torch.zeros(2, 3, 8), Spec(**good))
-    with pytest.raises(ValueError, match="key"):
-        FusedAttention.apply(query, key[:, :, :6], value, None, Spec(**good))
+        attend_natively(query, key, value, torch.zeros(2, 3, 8), Spec(**good))
+    with pytest.raises(ValueError, match="value has shape"):
+        attend_natively(query, key[:, :, :6], value, None, Spec(**good))
 
 
 def test_a_config_with_heads_that_do_not_divide_is_an_error():

@@ -3,14 +3,19 @@
 import numpy as np
 import pytest
 import torch
+from functorch.compile import make_boxed_func
 from scipy import stats
+from torch._dynamo.backends.common import aot_autograd
 
 import hf_bam
+from hf_bam.attention.backends import available
 
 from ..models import ARCHITECTURES, bert, classification
 
 # The compiler itself reads attributes of tensors that torch warns about.
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+
+needs_kernel = pytest.mark.skipif(not available(), reason="the kernel was not built")
 
 # Models that compile to one graph before they are patched.
 WHOLE = [("albert", "entry"), ("bert", "key"), pytest.param("vit", "entry", marks=pytest.mark.slow)]
@@ -42,6 +47,35 @@ def test_a_training_step_has_no_graph_break_and_the_same_gradient(name, noise):
     assert gradients[0].keys() == gradients[1].keys()
     for parameter, gradient in gradients[0].items():
         torch.testing.assert_close(gradients[1][parameter], gradient, rtol=1e-3, atol=1e-5)
+
+
+@needs_kernel
+def test_the_kernel_is_one_node_with_the_noise_of_eager_code():
+    """No matrix, a new seed in every step, and the numbers of eager code after the same `torch.manual_seed`."""
+    model, batch = hf_bam.patch(bert(), k=1.0).train(), classification()
+    graphs = []
+
+    def recorded(graph, inputs):
+        graphs.append(graph)
+        return make_boxed_func(graph.forward)
+
+    forward = torch.compile(model, backend=aot_autograd(fw_compiler=recorded), fullgraph=True)
+    losses, gradients = [], []
+    for seed, run in ((0, model), (0, forward), (1, forward)):
+        torch.manual_seed(seed)
+        out = run(**batch)
+        out.loss.backward()
+        losses.append(out.loss.item())
+        gradients.append(model.get_input_embeddings().weight.grad)
+        model.zero_grad()
+    assert losses[0] == losses[1] != losses[2]
+    torch.testing.assert_close(gradients[1], gradients[0])
+    nodes = [node for graph in graphs for node in graph.graph.nodes]
+    attended = [node for node in nodes if node.target == torch.ops.hf_bam.attend.default]
+    assert len(attended) % model.config.num_hidden_layers == 0 < len(attended)
+    batch_size, length = batch["input_ids"].shape
+    matrix = (batch_size, model.config.num_attention_heads, length, length)
+    assert all(tuple(getattr(node.meta.get("val"), "shape", ())) != matrix for node in nodes)
 
 
 @pytest.mark.parametrize("name", ["gpt2", *(pytest.param(n, marks=pytest.mark.slow) for n in ("bart", "marian"))])

@@ -15,7 +15,7 @@ Parts = tuple[Tensor, Tensor | None, Tensor | None]
 
 
 def attend_by_blocks(query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, spec: Spec) -> Parts:
-    """Compute what [`FusedAttention`][hf_bam.attention.backends.function.FusedAttention] does, with the same noise.
+    """Compute what [`attend_natively`][hf_bam.attention.backends.operator.attend_natively] does, with the same noise.
 
     A block is computed again in the backward pass.
     """

@@ -16,7 +16,8 @@ from ..mask import AttentionMask
 from ..noise import NoiseSeed, log_noise
 from . import native
 from .blocks import Parts, attend_by_blocks
-from .function import FusedAttention, knows
+from .distributions import knows
+from .operator import attend_natively
 from .spec import Spec
 
 Compute = Callable[[Tensor, Tensor, Tensor, Tensor | None, Spec], Parts]
@@ -30,12 +31,15 @@ class Blocks:
     def supports(self, call: AttentionCall) -> bool:
         """Return whether the scores are masked products with noise, and nobody asks for the weights.
 
-        A compiler gets the matrix: it fuses what it can trace.
+        A compiler gets the matrix, which it fuses: it does not trace what runs again in the backward pass.
         """
+        return not torch.compiler.is_compiling() and self.takes(call)
+
+    def takes(self, call: AttentionCall) -> bool:
         family = None if call.layer is None else call.layer.family
         learned = call.mask.bias is not None and call.mask.bias.requires_grad
         more = call.wants_weights or call.softcap is not None or call.position_bias is not None or learned
-        return not torch.compiler.is_compiling() and isinstance(family, ScoreFamily) and not more
+        return isinstance(family, ScoreFamily) and not more
 
     def run(self, call: AttentionCall) -> tuple[Tensor, None]:
         """Return the output, (B, T, H, D_v); in training the KL goes to the open forward pass."""
@@ -67,10 +71,10 @@ class Blocks:
 class Native(Blocks):
     """Backend of the compiled kernel, for CPUs."""
 
-    compute: Compute = staticmethod(FusedAttention.apply)
+    compute: Compute = staticmethod(attend_natively)
 
     def supports(self, call: AttentionCall) -> bool:
-        if call.layer is None or not super().supports(call):
+        if call.layer is None or not self.takes(call):
             return False
         family: ScoreFamily = call.layer.family
         return runs_natively(call.query, call.key, family.posterior, family.prior_distribution)
@@ -97,7 +101,6 @@ class Attended:
     received: Tensor | None
 
 
-@torch.compiler.disable
 def attend(
     query: Tensor,
     key: Tensor,
@@ -143,7 +146,7 @@ def attend(
     shared = None if noise == "entry" else key_noise(posterior, seed, key, shared=noise == "token")
     spec = Spec(posterior, scale, seed, mask, dropout=dropout, noise=shared, query_mask=query_mask, prior=prior)
     if compute is None:
-        compute = FusedAttention.apply if runs_natively(query, key, posterior, prior) else attend_by_blocks
+        compute = attend_natively if runs_natively(query, key, posterior, prior) else attend_by_blocks
     logits = None if log_psi is None else log_psi.squeeze(2).to(torch.promote_types(query.dtype, torch.float32))
     with torch.autocast(device, enabled=False):
         output, kl, received = compute(query, key, value, logits, spec)

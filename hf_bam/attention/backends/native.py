@@ -1,30 +1,24 @@
-"""Compiled kernel, built from the folder `kernel` by the machine's own C compiler at first use.
+"""Compiled kernel: shared libraries that are built from the folder `kernel` with the package.
 
-Without a compiler, or with `HF_BAM_KERNEL=0` in the environment, everything runs in torch.
+Where none was built, or with `HF_BAM_KERNEL=0` in the environment, everything runs in torch.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
+import logging
 import os
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-SOURCES = Path(__file__).with_name("kernel")
-_BASE = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math")
-_VECTORS = {
-    "AVX2": ("-mavx2", "-mfma"),
-    "AVX512": ("-mavx2", "-mfma", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"),
-}
-# Threads come from the OpenMP runtime that torch has loaded; without one the loops still become vector code.
-_THREADS = (("-fopenmp",), ("-fopenmp-simd",), ())
+logger = logging.getLogger(__name__)
+
+FOLDER = Path(__file__).with_name("kernel")
+VARIANTS = {"AVX512": ("avx512", "avx2", "portable"), "AVX2": ("avx2", "portable")}
+"""Variants of the kernel that a CPU runs, the fastest first, by torch's name for its capability."""
 
 _int, _float, _pointer = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 
@@ -58,50 +52,44 @@ class Call(ctypes.Structure):
     )
 
 
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hf_bam"
+def variants() -> tuple[str, ...]:
+    """Return the variants of the kernel that this CPU runs, the fastest first."""
+    return VARIANTS.get(torch.backends.cpu.get_cpu_capability(), ("portable",))
 
 
-def _compile(compiler: str, flags: tuple[str, ...]) -> Path | None:
-    """Return the library built with these flags, from the cache if it is there; None when the compiler fails."""
-    files = sorted(SOURCES.iterdir())
-    text = b"".join(file.read_bytes() for file in files) + " ".join((compiler, *flags)).encode()
-    target = _cache() / f"attention-{hashlib.sha256(text).hexdigest()[:16]}.so"
-    if target.exists():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # Built under another name: several processes may do this at once.
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        built = Path(folder) / target.name
-        command = [compiler, *flags, str(SOURCES / "attention.c"), "-o", str(built), "-lm"]
-        if subprocess.run(command, capture_output=True, check=False).returncode:
-            return None
-        built.replace(target)
-    return target
+def load(path: Path) -> ctypes.CDLL:
+    """Return the functions of a shared library."""
+    loaded = ctypes.CDLL(str(path))
+    loaded.hf_bam_attend.argtypes = [ctypes.POINTER(Call)]
+    loaded.hf_bam_attend.restype = ctypes.c_int
+    return loaded
 
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """Return the compiled functions; None where there is no compiler."""
-    compiler = shutil.which(os.environ.get("CC") or "cc")
-    if compiler is None or os.environ.get("HF_BAM_KERNEL") == "0":
+    """Return the compiled functions; None where they were not built, with a warning in the log."""
+    if os.environ.get("HF_BAM_KERNEL") == "0":
         return None
-    vectors = _VECTORS.get(torch.backends.cpu.get_cpu_capability(), ())
-    for threads in _THREADS:
-        try:
-            path = _compile(compiler, (*_BASE, *vectors, *threads))
-            if path is not None:
-                loaded = ctypes.CDLL(str(path))
-                loaded.hf_bam_attend.argtypes = [ctypes.POINTER(Call)]
-                loaded.hf_bam_attend.restype = ctypes.c_int
-                return loaded
-        except (OSError, RuntimeError):  # no home, no place to write to, or a library that cannot be loaded here
-            continue
+    reason = f"{FOLDER} has no kernel for this CPU"
+    for variant in variants():
+        path = FOLDER / f"attention_{variant}.so"
+        if path.exists():
+            try:
+                return load(path)
+            except (OSError, AttributeError) as error:
+                reason = str(error)
+    logger.warning(
+        "Sampled attention runs in torch, slower than in the compiled kernel: %s. Install a C compiler (gcc or clang) "
+        "and then hf_bam again, in a clone by `pip install -e .`. HF_BAM_KERNEL=0 in the environment turns off the "
+        "kernel and this message.",
+        reason,
+    )
     return None
 
 
+@torch.compiler.assume_constant_result
 def available() -> bool:
-    """Return whether the compiled kernel can run. The first call compiles it: a few seconds, once per machine."""
+    """Return whether the compiled kernel can run."""
     return library() is not None
 
 
@@ -109,6 +97,6 @@ def run(call: Call) -> None:
     """Run a call on the memory that its pointers name."""
     loaded = library()
     if loaded is None:
-        raise RuntimeError("There is no compiled kernel here: install a C compiler, or use the portable path.")
+        raise RuntimeError("There is no compiled kernel here: install a C compiler and then hf_bam again.")
     if loaded.hf_bam_attend(ctypes.byref(call)):
         raise MemoryError("No memory for a block of attention.")

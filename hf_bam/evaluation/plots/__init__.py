@@ -5,6 +5,10 @@ notebook cell. matplotlib's global state does not change. Imports the metrics an
 installs.
 """
 
+from ...extras import check_extra
+
+check_extra("plots", "hf_bam.plots")
+
 from .attention import alignment_heatmap, attention_heatmap, prior_over_keys
 from .calibration import reliability_diagram
 from .images import image_answers, image_attention, image_words
