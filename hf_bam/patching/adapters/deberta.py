@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from .base import Adapter, unfold_heads, with_bias
@@ -50,16 +51,9 @@ class Deberta(Adapter):
         if module.relative_attention and rel_embeddings is not None and relative_pos is not None:
             embeddings = module.pos_dropout(rel_embeddings)
             bias = tensor(module.disentangled_att_bias(query, key, relative_pos, embeddings, terms))
-        output, weights = self.attend(
-            query,
-            key,
-            value,
-            with_bias(attention_mask, bias),
-            dropout=module.dropout.p,
-            scaling=1.0,
-            output_attentions=output_attentions,
-        )
-        return output.flatten(2), weights if output_attentions else None
+        options = {"dropout": module.dropout.p, "scaling": 1.0, "output_attentions": output_attentions}
+        output, weights = self.attend(query, key, value, with_bias(attention_mask, bias), **options)
+        return with_padding(output, value, attention_mask).flatten(2), weights if output_attentions else None
 
 
 class DebertaV2(Adapter):
@@ -87,18 +81,24 @@ class DebertaV2(Adapter):
         if module.relative_attention:
             embeddings = module.pos_dropout(rel_embeddings)
             bias = tensor(module.disentangled_attention_bias(query, key, relative_pos, embeddings, terms))
-        output, weights = self.attend(
-            unfold_heads(query, heads),
-            unfold_heads(key, heads),
-            unfold_heads(value, heads),
-            with_bias(attention_mask, None if bias is None else unfold_heads(bias, heads)),
-            dropout=module.dropout.p,
-            scaling=(terms * query.shape[-1]) ** -0.5,
-            output_attentions=output_attentions,
-        )
-        return output.flatten(2), weights if output_attentions else None
+        query, key, value = (unfold_heads(states, heads) for states in (query, key, value))
+        mask = with_bias(attention_mask, None if bias is None else unfold_heads(bias, heads))
+        scaling = (terms * query.shape[-1]) ** -0.5
+        options = {"dropout": module.dropout.p, "scaling": scaling, "output_attentions": output_attentions}
+        output, weights = self.attend(query, key, value, mask, **options)
+        return with_padding(output, value, attention_mask).flatten(2), weights if output_attentions else None
 
 
 def tensor(bias: Any) -> Tensor | None:
     """Return the bias, or None for the number 0, which a module without such terms gives."""
     return bias if isinstance(bias, Tensor) else None
+
+
+def with_padding(output: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """Return the output (B, T, H, D) with the mean of all values for queries without a key to attend to.
+
+    The mask hides all keys from the queries of padding, and the plain model then attends to all alike. A classifier
+    reads such a query where the padding is on the left.
+    """
+    without_key = ~mask.bool().any(dim=-1).transpose(1, 2)[..., None]  # (B or 1, T, H or 1, 1)
+    return torch.where(without_key, value.mean(dim=2)[:, None], output)
