@@ -25,7 +25,7 @@ from . import adapters, alternatives, expansion, hooks, implementation, memory, 
 from .architectures import READOUTS, SHARES_PREFIX
 from .discovery import Site, check_graph_settings, find_sites, stochastic_uses
 from .placement import classifies, has_alternatives, inference_network
-from .reach import UnsupportedModelError, obstacles
+from .reach import UnsupportedModelError, describe, obstacles
 from .state import ATTRIBUTE, Patch, find_patches, keep_networks, models_of, patch_of, root_of, skipped_by
 
 __all__ = ["UnsupportedModelError", "get_config", "is_patched", "kl_loss", "patch", "sampling", "set_step", "unpatch"]
@@ -66,7 +66,7 @@ def patch(model: Model, config: BamConfig | None = None, *, strict: bool = True,
         new = [obstacle for obstacle in obstacles(root) if obstacle.path not in skipped]
         patch_without(root, config, (*skipped, *(obstacle.path for obstacle in new)))
         if new:
-            logger.warning(f"{type(root).__name__} is patched without {'; '.join(map(str, new))}")
+            logger.warning(f"{type(root).__name__} is patched except for {describe(new)}.")
     else:
         patch_without(root, config, skipped)
     return model

@@ -16,7 +16,7 @@ from .adapters import adapter_for
 from .architectures import NO_TOKENS
 
 MOST_PARTS = 3
-"""Number of parts of a model that an error names."""
+"""Number of parts of a model that a message names."""
 
 
 class UnsupportedModelError(ValueError):
@@ -31,7 +31,7 @@ class Obstacle:
     Attributes:
         path: its name within the model.
         kind: name of its class.
-        reason: what prevents it, a sentence that begins with a verb.
+        reason: what prevents it, the rest of a sentence after its name.
     """
 
     path: str
@@ -75,23 +75,34 @@ def _methods(cls: type) -> Iterator[CodeType]:
 
 
 def obstacles(model: PreTrainedModel) -> list[Obstacle]:
-    """Return the attention modules of a model that cannot be patched."""
-    found = ((path, module, _problem(model, path, module)) for path, module in model.named_modules())
-    return [Obstacle(path, type(module).__name__, reason) for path, module, reason in found if reason is not None]
+    """Return the attention modules of a model that cannot be patched, without those inside of others."""
+    found: dict[str, Obstacle] = {}
+    for path, module in model.named_modules():
+        reason = None if is_within(path, found) else _problem(model, path, module)
+        if reason is not None:
+            found[path] = Obstacle(path, type(module).__name__, reason)
+    return list(found.values())
+
+
+def describe(left_out: list[Obstacle]) -> str:
+    """Return the end of a sentence about modules that stay as they are."""
+    first = [f"{o.path} ({o.kind}), which {o.reason}" for o in left_out[:MOST_PARTS]]
+    more = len(left_out) - MOST_PARTS
+    return "; ".join([*first, f"and {more} more"] if more > 0 else first)
 
 
 def _problem(model: PreTrainedModel, path: str, module: nn.Module) -> str | None:
     """Return what prevents Bayesian attention in a module; None: nothing, or it is no attention."""
     cls = type(module)
     if hasattr(module, "sinks") and uses_interface(cls):
-        return "has attention sinks, which take part in the softmax without being keys."
+        return "has attention sinks, which take part in the softmax without being keys"
     if getattr(module, "indexer", None) is not None and _chooses_keys(cls):
-        return "chooses the keys of its queries by an indexer, outside of the attention mask."
+        return "chooses the keys of its queries by an indexer, outside of the attention mask"
     if (adapter := adapter_for(cls)) is not None:
         return adapter.problem(module)
     looks_like_attention = re.search(r"Attention|Attn", cls.__name__) is not None
     if looks_like_attention and not _is_or_is_beside_reachable(model, path):
-        return "computes its attention without transformers' attention interface."
+        return "computes its attention without transformers' attention interface"
     return None
 
 
@@ -115,7 +126,7 @@ def check_reachable(model: PreTrainedModel, skipped: Collection[str] = ()) -> No
         )
     left = [obstacle for obstacle in obstacles(model) if obstacle.path not in skipped]
     if left:
-        raise UnsupportedModelError(f"{type(model).__name__} cannot be patched: {left[0]}{way_out(model, left)}")
+        raise UnsupportedModelError(f"{type(model).__name__} cannot be patched: {left[0]}.{way_out(model, left)}")
 
 
 def way_out(model: PreTrainedModel, left: list[Obstacle]) -> str:

@@ -44,7 +44,9 @@ def prompt(name):
 @pytest.mark.parametrize("beams", [1, 3])
 def test_cache_and_beams_do_not_change_the_draw(name, noise, beams):
     torch.manual_seed(2)
-    model = ARCHITECTURES[name].build(**GENERATORS.get(name, {"initializer_range": 0.5})).double()  # large weights amplify rounding
+    model = (
+        ARCHITECTURES[name].build(**GENERATORS.get(name, {"initializer_range": 0.5})).double()
+    )  # large weights amplify rounding
     hf_bam.patch(model, k=1.0, noise=noise).eval()
     batch = prompt(name)
     asked = {"num_beams": beams, "output_scores": True, "return_dict_in_generate": True}

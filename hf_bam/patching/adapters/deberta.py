@@ -22,7 +22,7 @@ class Deberta(Adapter):
     @classmethod
     def problem(cls, module: nn.Module) -> str | None:
         if getattr(module, "talking_head", False):
-            return "mixes the weights of its heads (talking_head=True), which Bayesian attention does not support."
+            return "mixes the weights of its heads (talking_head=True), which Bayesian attention does not support"
         return None
 
     def sample(
