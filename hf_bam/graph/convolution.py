@@ -17,29 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from ..attention.layer import BamLayer
+from ..attention.method import Method
 from .edges import EdgeCall
 
 LAYERS = ("GATConv", "GATv2Conv")
 """Classes of torch_geometric.nn that can be patched, and classes derived from them."""
 UPDATE, MESSAGE, SOFTMAX = "edge_update", "message", "softmax"
-
-
-class Method:
-    """Method of a graph layer, which has it as an attribute: copies and pickles of the layer have their own."""
-
-    name: str
-
-    def __init__(self, conv: nn.Module) -> None:
-        self.conv = conv
-
-    @property
-    def layer(self) -> BamLayer:
-        return self.conv.bam  # type: ignore[return-value]
-
-    def plain(self) -> FunctionType:
-        """Return the method of the class."""
-        function: FunctionType = getattr(type(self.conv), self.name)
-        return function
 
 
 class EdgeUpdate(Method):
@@ -50,14 +33,14 @@ class EdgeUpdate(Method):
     @torch.compiler.disable
     def __call__(self, **arguments: Any) -> Tensor:
         layer, plain = self.layer, self.plain()
-        if not layer.is_stochastic(0):
-            return plain(self.conv, **arguments)
+        if layer is None or not layer.is_stochastic(0):
+            return plain(self.module, **arguments)
         frame = layer.runtime.frame
         use = 0 if frame is None else frame.next_use(layer.number)
         if frame is not None:
             frame.sampled = True
         softmax = partial(sampled_softmax, plain.__globals__[SOFTMAX], layer, use)
-        return with_global(plain, SOFTMAX, softmax)(self.conv, **arguments)
+        return with_global(plain, SOFTMAX, softmax)(self.module, **arguments)
 
 
 class Message(Method):
@@ -67,10 +50,11 @@ class Message(Method):
 
     @torch.compiler.disable
     def __call__(self, **arguments: Any) -> Tensor:
-        call = self.layer.runtime.edge_calls.pop(self.layer.number, None)
-        if call is not None and self.layer.training:
-            self.layer.collect(call.kl_term(arguments["x_j"]))  # (E, H, D)
-        return self.plain()(self.conv, **arguments)
+        layer = self.layer
+        call = None if layer is None else layer.runtime.edge_calls.pop(layer.number, None)
+        if call is not None and call.layer.training:
+            call.layer.collect(call.kl_term(arguments["x_j"]))  # (E, H, D)
+        return self.plain()(self.module, **arguments)
 
 
 def sampled_softmax(
@@ -107,14 +91,7 @@ def with_global(function: FunctionType, name: str, value: Any) -> FunctionType:
 def install(conv: nn.Module) -> None:
     """Give a graph layer, which has its Bayesian layer under `bam`, its sampled methods."""
     for method in (EdgeUpdate(conv), Message(conv)):
-        setattr(conv, method.name, method)
-
-
-def remove(conv: nn.Module) -> None:
-    """Undo `install`."""
-    for name in (UPDATE, MESSAGE):
-        if isinstance(vars(conv).get(name), Method):
-            delattr(conv, name)
+        method.install()
 
 
 def has_attention(module: nn.Module) -> bool:

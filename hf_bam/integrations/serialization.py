@@ -20,7 +20,7 @@ from transformers.utils import CONFIG_NAME
 from transformers.utils.hub import cached_file
 
 from ..config import BamConfig
-from ..patching import get_config, patch
+from ..patching import get_config, patch_without
 from ..patching.state import bam_modules, patch_of, root_of
 from ..patching.steps import BUFFER, step_of
 from . import code_prior
@@ -40,6 +40,7 @@ class SavedBam:
         config: the settings of the patched model.
         architecture: class name of the model that was saved.
         tensors: the prior networks and the annealing step, by their names in the state dict.
+        skipped: names of the attention modules that were left out (`strict=False`).
         source: path of the file, for error messages.
     """
 
@@ -47,6 +48,7 @@ class SavedBam:
     architecture: str
     tensors: dict[str, Tensor]
     source: str | os.PathLike[str]
+    skipped: tuple[str, ...] = ()
 
 
 def save(model: nn.Module, directory: str | os.PathLike[str]) -> Path:
@@ -64,6 +66,7 @@ def write(model: nn.Module, tensors: Mapping[str, Tensor], directory: Path) -> P
         "bam_format": str(FORMAT),
         "bam_config": json.dumps(get_config(model).to_dict()),
         "architecture": type(root_of(model)).__name__.removeprefix("FSDP"),
+        "skipped": json.dumps(patch_of(model).skipped),
     }
     unfinished = directory / f".{FILE}.{os.getpid()}"
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, unfinished, metadata)
@@ -111,7 +114,8 @@ def read(path: str | os.PathLike[str]) -> SavedBam:
         config = BamConfig.from_saved(json.loads(metadata["bam_config"]))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} has settings that this hf_bam does not know: {error}") from error
-    return SavedBam(config, metadata.get("architecture", ""), tensors, path)
+    skipped = tuple(json.loads(metadata.get("skipped", "[]")))
+    return SavedBam(config, metadata.get("architecture", ""), tensors, path, skipped)
 
 
 def load(model: Model, name_or_path: str | os.PathLike[str], **hub: Any) -> Model:
@@ -134,7 +138,12 @@ def apply(model: Model, saved: SavedBam) -> Model:
         model: a transformers model, a PEFT model around one, or a graph model, of the shape that was saved.
         saved: content of a file, see `read`.
     """
-    patch(model, saved.config)
+    root = root_of(model)
+    prefix = _prefix(root)
+    # Those of a model with a head are inside its base model too, and conversely.
+    skipped = {name for own in saved.skipped for name in (own, own.removeprefix(prefix), prefix + own)}
+    present = tuple(name for name, _ in root.named_modules() if name in skipped)
+    patch_without(root, saved.config, present)
     copy_tensors(model, saved)
     return model
 
@@ -146,7 +155,7 @@ def copy_tensors(model: nn.Module, saved: SavedBam) -> None:
     conversely.
     """
     own = targets(model)
-    tensors = _with_prefix_of(own, saved.tensors, f"{getattr(root_of(model), 'base_model_prefix', '')}.")
+    tensors = _with_prefix_of(own, saved.tensors, _prefix(root_of(model)))
     wrong = sorted({*own} ^ {*tensors} | {name for name in {*own} & {*tensors} if not _fits(tensors[name], own[name])})
     if wrong:
         raise ValueError(
@@ -157,6 +166,11 @@ def copy_tensors(model: nn.Module, saved: SavedBam) -> None:
     with torch.no_grad():
         for name, target in own.items():
             distribute(tensors[name], target)
+
+
+def _prefix(root: nn.Module) -> str:
+    """Return the beginning of the names of a base model in a model with a head."""
+    return f"{getattr(root, 'base_model_prefix', '')}."
 
 
 def _with_prefix_of(own: Mapping[str, Tensor], tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -13,18 +13,30 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.utils import logging
 
-from ..attention.interface import NAME, NAMES, WITH_MASK
 from ..attention.layer import BamLayer
+from ..attention.method import remove_methods
 from ..attention.sampling import Sampling
 from ..config import BamConfig
 from ..families import AlignmentFamily
 from ..graph import convolution
-from . import alternatives, expansion, hooks, memory, steps
+from . import adapters, alternatives, expansion, hooks, implementation, memory, steps
 from .architectures import READOUTS, SHARES_PREFIX
-from .discovery import Site, UnsupportedModelError, check_graph_settings, find_sites, stochastic_uses
+from .discovery import Site, check_graph_settings, find_sites, stochastic_uses
 from .placement import classifies, has_alternatives, inference_network
-from .state import ATTRIBUTE, Patch, bam_modules, find_patches, keep_networks, patch_of, root_of
+from .reach import UnsupportedModelError, describe, obstacles
+from .state import (
+    ATTRIBUTE,
+    Patch,
+    bam_modules,
+    find_patches,
+    keep_networks,
+    models_of,
+    patch_of,
+    root_of,
+    skipped_by,
+)
 
 __all__ = ["UnsupportedModelError", "get_config", "is_patched", "kl_loss", "patch", "sampling", "set_step", "unpatch"]
 
@@ -34,9 +46,10 @@ CHANGED = (LOSS_KWARGS, NOT_SAVED)
 """Attributes of models that patching sets and unpatching puts back."""
 
 Model = TypeVar("Model", bound=nn.Module)
+logger = logging.get_logger("transformers.hf_bam")
 
 
-def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Model:
+def patch(model: Model, config: BamConfig | None = None, *, strict: bool = True, **settings: Any) -> Model:
     """Turn the attention of a transformers model, or of a PyTorch Geometric model, into Bayesian attention, in place.
 
     In training mode attention is sampled and the loss includes the KL; in evaluation mode the model computes what it
@@ -48,17 +61,33 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
         model: a transformers model, or a PEFT model around one; or a model with `GATConv` or `GATv2Conv` layers of
             PyTorch Geometric.
         config: the settings; [`BamConfig()`][hf_bam.BamConfig] by default.
+        strict: raise `UnsupportedModelError` for a transformers model with an attention module that cannot be patched.
+            False: leave such modules as they are and log a warning that names them. What was left out is saved with
+            the model, and stays out when it is patched again.
         settings: fields of `BamConfig`, instead of `config` or on top of it.
 
     Returns:
         The same model.
     """
-    root = root_of(model)
     config = BamConfig.from_dict(settings) if config is None else config.replace(**settings)
+    root = root_of(model)
+    skipped = skipped_by(root)
+    if not strict and isinstance(root, PreTrainedModel):
+        new = [obstacle for obstacle in obstacles(root) if obstacle.path not in skipped]
+        patch_without(root, config, (*skipped, *(obstacle.path for obstacle in new)))
+        if new:
+            logger.warning(f"{type(root).__name__} is patched except for {describe(new)}.")
+    else:
+        patch_without(root, config, skipped)
+    return model
+
+
+def patch_without(root: nn.Module, config: BamConfig, skipped: tuple[str, ...]) -> None:
+    """Patch a model, in place, except for the attention modules of these names, which stay as they are."""
     is_graph = not isinstance(root, PreTrainedModel)
     if is_graph:
         check_graph_settings(config)
-    sites = find_sites(root)
+    sites = find_sites(root, skipped)
     uses = stochastic_uses(sites, config)
     follows = has_alternatives(root, sites, uses, config)
     memory.check(root, config)
@@ -77,14 +106,13 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
     state.feeds_back = recurrent and bool(model_config.input_feeding)
     layers = [_build_layer(i, *place, state, config) for i, place in enumerate(zip(sites, uses, strict=True))]
     if not is_graph:
-        _set_implementation(state, sites)
+        implementation.choose(state, sites)
     if not patches:
         _switch_on(state)
-    state.config = config
+    state.config, state.skipped = config, skipped
     for site, layer in zip(sites, layers, strict=True):
         site.module.bam = layer
-        if is_graph:
-            convolution.install(site.module)
+        (convolution if is_graph else adapters).install(site.module)
     for handle in (*state.expansions, *state.alternatives, *state.memories):
         handle.remove()
     shares_prefix = isinstance(root, PreTrainedModel) and root.config.model_type in SHARES_PREFIX
@@ -93,10 +121,9 @@ def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Mod
     state.memories = memory.install(state, number=len(sites))
     state.layers = [layer for _, layer in bam_modules(root)]
     state.checkpointed = [module for module in root.modules() if hasattr(module, hooks.CHECKPOINTING)]
-    for inner in _models(root):
+    for inner in models_of(root):
         if isinstance(inner, PreTrainedModel):
             keep_out_of_plain_weights(inner)
-    return model
 
 
 def _build_layer(number: int, site: Site, uses: tuple[bool, ...], state: Patch, config: BamConfig) -> BamLayer:
@@ -117,27 +144,8 @@ def _build_layer(number: int, site: Site, uses: tuple[bool, ...], state: Patch, 
     return layer
 
 
-def _set_implementation(state: Patch, sites: list[Site]) -> None:
-    root: Any = state.root
-    if not state.implementations:
-        configs: list[Any] = [m.config for m in (*_models(root), *(site.module for site in sites))]
-        state.implementations = [(c, c._attn_implementation) for c in {id(c): c for c in configs}.values()]
-    root.set_attn_implementation(NAME)
-    for model in _models(root):
-        if not model._supports_sdpa:
-            model.config._attn_implementation = WITH_MASK
-    for site in sites:
-        config: Any = site.module.config
-        if config._attn_implementation not in NAMES:
-            _restore(state)
-            raise UnsupportedModelError(
-                f"{type(state.root).__name__} cannot be patched: {site.path} ({type(site.module).__name__}) does not "
-                "follow model.set_attn_implementation()."
-            )
-
-
 def _switch_on(state: Patch) -> None:
-    for model in _models(state.root):
+    for model in models_of(state.root):
         setattr(model, ATTRIBUTE, state)
         state.handles += hooks.install(model)
         state.attributes.append((model, {name: value for name, value in vars(model).items() if name in CHANGED}))
@@ -154,18 +162,6 @@ def keep_out_of_plain_weights(model: PreTrainedModel) -> None:
     setattr(model, NOT_SAVED, {*(getattr(model, NOT_SAVED) or ()), *ours})
 
 
-def _models(root: nn.Module) -> list[Any]:
-    """Return the models around whose forwards hooks are put: all of transformers in a model of transformers."""
-    if not isinstance(root, PreTrainedModel):
-        return [root]
-    return [module for module in root.modules() if isinstance(module, PreTrainedModel)]
-
-
-def _restore(state: Patch) -> None:
-    for config, implementation in state.implementations:
-        config._attn_implementation = implementation
-
-
 def unpatch(model: Model) -> Model:
     """Restore the plain model, in place, with its weights as trained so far."""
     state = patch_of(model)
@@ -174,7 +170,7 @@ def unpatch(model: Model) -> Model:
     for module in state.root.modules():
         if isinstance(getattr(module, "bam", None), BamLayer):
             del module.bam
-            convolution.remove(module)
+            remove_methods(module)
         vars(module).pop(ATTRIBUTE, None)
     steps.remove_counter(state.root)
     for inner, kept in state.attributes:
@@ -182,7 +178,7 @@ def unpatch(model: Model) -> Model:
         for name in CHANGED:
             vars(inner).pop(name, None)
         vars(inner).update(kept)
-    _restore(state)
+    implementation.restore(state)
     return model
 
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
-from types import CodeType
 
 from torch import nn
 from transformers import PreTrainedModel
 
-from ..attention.interface import SPARSE
 from ..config import BamConfig
 from ..families import ScoreFamily
 from ..graph.convolution import has_attention, problem
-from .architectures import CROSS, HEAD_DIM, HEADS, NO_TOKENS, SHARED_LAYERS, VALUE_DIM
-
-
-class UnsupportedModelError(ValueError):
-    """Error for a model whose attention does not go through transformers' attention interface, nor through a graph
-    layer that can be patched."""
+from .architectures import CROSS, HEAD_DIM, HEADS, SHARED_LAYERS, VALUE_DIM
+from .reach import UnsupportedModelError, check_reachable, is_reachable, is_within
+from .state import skipped_by
 
 
 @dataclass(frozen=True)
@@ -66,9 +60,15 @@ class Site:
         )
 
 
-def find_sites(model: nn.Module) -> list[Site]:
-    """Return all attention modules of the model, or raise an error that names the one that cannot be reached."""
-    return find_text_sites(model) if isinstance(model, PreTrainedModel) else find_graph_sites(model)
+def find_sites(model: nn.Module, skipped: Collection[str] | None = None) -> list[Site]:
+    """Return all attention modules of the model, or raise an error that names the one that cannot be reached.
+
+    Args:
+        skipped: names of modules that stay as they are. None: those that an earlier call of `patch` left out.
+    """
+    if not isinstance(model, PreTrainedModel):
+        return find_graph_sites(model)
+    return find_text_sites(model, skipped_by(model) if skipped is None else skipped)
 
 
 def find_graph_sites(model: nn.Module) -> list[Site]:
@@ -103,13 +103,13 @@ def check_graph_settings(config: BamConfig) -> None:
         )
 
 
-def find_text_sites(model: PreTrainedModel) -> list[Site]:
+def find_text_sites(model: PreTrainedModel, skipped: Collection[str]) -> list[Site]:
     """Return the attention modules of a transformers model."""
-    check_reachable(model)
+    check_reachable(model, skipped)
     depth: dict[str, int] = {}
     sites = []
     for path, module in model.named_modules():
-        if not uses_interface(type(module)):
+        if not is_reachable(type(module)) or is_within(path, skipped):
             continue
         # "decoder.block.0.layer.1.EncDecAttention" is a cross-attention of the stack "decoder.block".
         prefix, *place = re.split(r"\.\d+\.", path, maxsplit=1)
@@ -162,64 +162,3 @@ def _select(layers: str | int | tuple[int, ...], depth: int) -> set[int]:
         return {layer + depth if layer < 0 else layer for layer in layers}
     first = 0 if layers == "all" else max(0, depth - int(layers))
     return set(range(first, depth))
-
-
-def uses_interface(cls: type[nn.Module]) -> bool:
-    """Return whether a method of the class looks its attention function up in transformers' table."""
-    return any("ALL_ATTENTION_FUNCTIONS" in code.co_names for code in _methods(cls))
-
-
-def _chooses_keys(cls: type[nn.Module]) -> bool:
-    """Return whether a method of the class passes a choice of keys to its attention function, beside the mask."""
-    return any(
-        name in ((constant,) if isinstance(constant, str) else constant)
-        for code in _methods(cls)
-        if "ALL_ATTENTION_FUNCTIONS" in code.co_names
-        for constant in code.co_consts
-        if isinstance(constant, (str, tuple))
-        for name in SPARSE
-    )
-
-
-def _methods(cls: type) -> Iterator[CodeType]:
-    for base in cls.__mro__:
-        if base in (nn.Module, PreTrainedModel):
-            return
-        for method in vars(base).values():
-            code = getattr(inspect.unwrap(method), "__code__", None) if callable(method) else None
-            if code is not None:
-                yield code
-
-
-def check_reachable(model: PreTrainedModel) -> None:
-    """Raise for attention that does not use the interface, before anything is changed."""
-    if model.config.model_type in NO_TOKENS:
-        raise UnsupportedModelError(
-            f"{type(model).__name__} cannot be patched: its attention runs over "
-            f"{NO_TOKENS[model.config.model_type]}, so that its KL cannot exclude padding."
-        )
-    for path, module in model.named_modules():
-        name = type(module).__name__
-        if hasattr(module, "sinks") and uses_interface(type(module)):
-            raise UnsupportedModelError(
-                f"{type(model).__name__} cannot be patched: {path} ({name}) has attention sinks, which take part in "
-                "the softmax without being keys."
-            )
-        if getattr(module, "indexer", None) is not None and _chooses_keys(type(module)):
-            raise UnsupportedModelError(
-                f"{type(model).__name__} cannot be patched: {path} ({name}) chooses the keys of its queries by an "
-                "indexer, outside of the attention mask."
-            )
-        looks_like_attention = re.search(r"Attention|Attn", name) is not None
-        if looks_like_attention and not _is_or_is_beside_interface(model, path):
-            raise UnsupportedModelError(
-                f"{type(model).__name__} cannot be patched: {path} ({name}) computes its attention without "
-                "transformers' attention interface."
-            )
-
-
-def _is_or_is_beside_interface(model: nn.Module, path: str) -> bool:
-    """Return whether the module, one inside it or one around it uses the interface."""
-    parts = path.split(".")
-    around = [model.get_submodule(".".join(parts[:i])) for i in range(1, len(parts))]
-    return any(uses_interface(type(m)) for m in (*model.get_submodule(path).modules(), *around))

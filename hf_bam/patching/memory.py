@@ -15,7 +15,7 @@ from ..attention.call import AttentionCall
 from ..attention.layer import MemoryLayer
 from ..attention.mask import AttentionMask
 from ..config import BamConfig, common_defaults
-from .discovery import UnsupportedModelError
+from .reach import UnsupportedModelError
 from .state import Patch, keep_networks
 
 STATES, OUTPUTS, MASK = "encoder_hidden_states", "encoder_outputs", "encoder_attention_mask"

@@ -10,7 +10,8 @@ from transformers import PreTrainedModel
 from ..config import BamConfig
 from ..families import AlignmentFamily
 from .architectures import CLASSIFIERS, PROJECTIONS, SHARES_PREFIX
-from .discovery import Site, UnsupportedModelError
+from .discovery import Site
+from .reach import UnsupportedModelError
 
 
 def generates(model: PreTrainedModel) -> bool:
@@ -94,8 +95,7 @@ def cannot_enumerate(
 
 
 def model_type(site: Site) -> str:
-    config: Any = site.module.config
-    return str(config.model_type)
+    return str(getattr(getattr(site.module, "config", None), "model_type", ""))
 
 
 def inference_network(model: PreTrainedModel, site: Site, config: BamConfig) -> dict[str, nn.Module]:

@@ -41,6 +41,7 @@ class Patch:
         has_alternatives: whether alternatives of a latent alignment can follow behind its attention.
         classifier: whether it is a model that classifies by its first token, with a latent alignment of that.
         feeds_back: whether the decoder feeds the output of this attention back.
+        skipped: names of attention modules inside the root that cannot be patched and stay as they are.
     """
 
     root: nn.Module
@@ -59,6 +60,7 @@ class Patch:
     has_alternatives: bool = False
     classifier: bool = False
     feeds_back: bool = False
+    skipped: tuple[str, ...] = ()
     tally: Tally = field(default_factory=Tally)
     checked: bool = False
 
@@ -91,6 +93,13 @@ def _transformers_model(model: nn.Module) -> PreTrainedModel | None:
     return inner if isinstance(inner, PreTrainedModel) else None
 
 
+def models_of(root: nn.Module) -> list[Any]:
+    """Return the models around whose forwards hooks are put: all of transformers in a model of transformers."""
+    if not isinstance(root, PreTrainedModel):
+        return [root]
+    return [module for module in root.modules() if isinstance(module, PreTrainedModel)]
+
+
 def find_patches(model: nn.Module) -> list[Patch]:
     """Return the records of the patched models inside a module, which may be a wrapper (DDP, PEFT, torch.compile)."""
     records = (vars(module).get(ATTRIBUTE) for module in model.modules())
@@ -105,6 +114,11 @@ def patch_of(model: nn.Module) -> Patch:
     if patches:
         raise ValueError(f"This {type(model).__name__} holds {len(patches)} patched models; name one of them.")
     raise ValueError(f"This {type(model).__name__} is not patched; call hf_bam.patch(model) first.")
+
+
+def skipped_by(model: nn.Module) -> tuple[str, ...]:
+    """Return the names of the attention modules that patching left out of a model."""
+    return next((record.skipped for record in find_patches(model) if record.root is model), ())
 
 
 def bam_modules(model: nn.Module) -> Iterator[tuple[str, BamLayer]]:

@@ -12,7 +12,7 @@ from torch_geometric.nn.conv import FusedGATConv, SuperGATConv
 from torch_geometric.utils import softmax, to_torch_csr_tensor
 
 import hf_bam
-from hf_bam.graph.convolution import Method
+from hf_bam.attention.method import Method
 
 from .cases import CHANNELS, FEATURES, HEADS, LAYERS, NODES, Net, complete_graph, features, labels, random_graph
 
@@ -224,7 +224,7 @@ def test_copies_and_pickles_have_their_own_methods(layer):
     file.seek(0)
     for other in (copy.deepcopy(model), torch.load(file, weights_only=False)):
         assert torch.equal(sampled(other, features(), random_graph()), expected)
-        assert other.conv1.edge_update.conv is other.conv1
+        assert other.conv1.edge_update.module is other.conv1
         hf_bam.unpatch(other)
     assert isinstance(model.conv1.edge_update, Method)
 

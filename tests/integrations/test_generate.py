@@ -7,6 +7,9 @@ import hf_bam
 
 from ..models import ARCHITECTURES
 
+INTERFACE = ["bert-decoder", "bert2bert", "marian", "bart", "gpt2", "llama", "t5", "whisper", "recurrent"]
+ADAPTED = ["bloom", "falcon", "falcon-alibi", "gptj", "gpt-neo"]
+
 STRATEGIES = {
     "greedy": {},
     "beam": {"num_beams": 3, "num_return_sequences": 2},
@@ -15,7 +18,7 @@ STRATEGIES = {
 }
 
 
-@pytest.fixture(params=["bert-decoder", "bert2bert", "marian", "bart", "gpt2", "llama", "t5", "whisper", "recurrent"])
+@pytest.fixture(params=[*INTERFACE, *ADAPTED])
 def case(request):
     architecture = ARCHITECTURES[request.param]
     model = architecture.build().eval()

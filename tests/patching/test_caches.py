@@ -6,9 +6,13 @@ from transformers import StaticCache
 
 import hf_bam
 
+from ..adapted import bloom, falcon, falcon_alibi, gpt_neo, gptj
 from ..models import PAD, bert2bert, gemma2, gpt2, llama, marian, t5, text
 
 LARGE = {"initializer_range": 0.5}
+# Not GPT-Neo and Falcon with ALiBi, whose plain models have no cache of fixed size or another text with it.
+BUILDS = [(build, noise) for build in (gpt2, llama, gemma2) for noise in ("entry", "key", "token")]
+BUILDS += [(bloom, "entry"), (falcon, "key"), (gptj, "token")]
 
 
 def scores(model, batch, seed=4, **options):
@@ -18,8 +22,7 @@ def scores(model, batch, seed=4, **options):
     return out.sequences, torch.stack(out.scores)
 
 
-@pytest.mark.parametrize("build", [gpt2, llama, gemma2])
-@pytest.mark.parametrize("noise", ["entry", "key", "token"])
+@pytest.mark.parametrize(("build", "noise"), BUILDS)
 @pytest.mark.parametrize("lengths", [(7, 7, 7), (7, 4, 2)], ids=["unpadded", "padded"])
 def test_every_cache_gives_the_same_text(build, noise, lengths):
     """Without a cache, with a growing one, with one of fixed size, and with one that drops old keys (Gemma 2)."""
@@ -59,7 +62,7 @@ def test_a_static_cache_in_a_loop_of_ones_own():
     torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("build", [gpt2, llama])
+@pytest.mark.parametrize("build", [gpt2, llama, bloom, falcon, falcon_alibi, gptj, gpt_neo])
 def test_left_padding_does_not_change_the_noise_of_a_text(build):
     torch.manual_seed(0)
     model = hf_bam.patch(build(**LARGE).double(), k=1.0).eval()
