@@ -78,3 +78,7 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY_MODULES:
         return import_module(f".{_LAZY_MODULES[name]}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_LAZY_MODULES, *(name for name in globals() if name.startswith("__"))})

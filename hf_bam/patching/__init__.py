@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 from transformers import PreTrainedModel
+from typing_extensions import Unpack
 
 from ..attention.interface import NAME, NAMES, WITH_MASK
 from ..attention.layer import BamLayer
 from ..attention.sampling import Sampling
-from ..config import BamConfig
+from ..config import BamConfig, BamSettings
 from ..families import AlignmentFamily
 from ..graph import convolution
 from . import alternatives, expansion, hooks, memory, steps
@@ -36,7 +37,7 @@ CHANGED = (LOSS_KWARGS, NOT_SAVED)
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def patch(model: Model, config: BamConfig | None = None, **settings: Any) -> Model:
+def patch(model: Model, config: BamConfig | None = None, **settings: Unpack[BamSettings]) -> Model:
     """Turn the attention of a transformers model, or of a PyTorch Geometric model, into Bayesian attention, in place.
 
     In training mode attention is sampled and the loss includes the KL; in evaluation mode the model computes what it

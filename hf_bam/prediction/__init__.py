@@ -21,7 +21,7 @@ from .heads import (
 )
 from .posthoc import calibrate
 from .predictor import Predictor
-from .results import Novelty, Predictions, Uncertainty
+from .results import Novelty, Predictions, Result, Uncertainty
 from .samplers import Bam, Dropout, Ensemble, Plain, Sampler
 from .settings import Settings
 
@@ -43,6 +43,7 @@ __all__ = [
     "Predictions",
     "Predictor",
     "Regression",
+    "Result",
     "Sampler",
     "Settings",
     "Token",

@@ -21,7 +21,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from .predictor import Predictor
 
-Kind = TypeVar("Kind", bound="Predictor")
+Kind = TypeVar("Kind", bound="Predictor[Any]")
 LOCATION = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
 LOADING = (*LOCATION, "device_map", "dtype")
 """Keywords of transformers' `from_pretrained`: for the location of files, and for the model."""
@@ -50,7 +50,7 @@ class About:
         from_fields(Settings, self.settings)
 
     @classmethod
-    def of(cls, predictor: Predictor) -> About:
+    def of(cls, predictor: Predictor[Any]) -> About:
         """Return the description of a predictor."""
         root, sampler = base_model(predictor.sampler.model), predictor.sampler
         architecture, options = (
@@ -88,7 +88,7 @@ class Stored:
         return predictor
 
 
-def save(predictor: Predictor, folder: str | os.PathLike[str], **options: Any) -> None:
+def save(predictor: Predictor[Any], folder: str | os.PathLike[str], **options: Any) -> None:
     """Write the folder of a predictor; `options` are those of the model's `save_pretrained`."""
     if isinstance(predictor.sampler, Ensemble):
         raise ValueError("An ensemble has several models; save each of them with its save_pretrained.")
@@ -130,7 +130,7 @@ def read(path: str) -> tuple[Calibration, About]:
         raise ValueError(f"{path} describes a predictor that this hf_bam does not know: {error}") from error
 
 
-def push(predictor: Predictor, repo_id: str, **options: Any) -> str:
+def push(predictor: Predictor[Any], repo_id: str, **options: Any) -> str:
     """Upload the folder of a predictor with the model card of its patched model; return the address of the commit."""
     model: Any = predictor.sampler.model
     patch_of(model)  # or an error: the card is that of a patched model

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from torch import Tensor
-from tqdm import tqdm
+from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
 from ..patching.state import patch_of

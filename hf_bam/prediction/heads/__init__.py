@@ -6,10 +6,11 @@ import samplers, settings and results of this package, and the metrics of `hf_ba
 
 from .base import Head, labels_of
 from .classification import Classification, SequenceClassification
-from .generation import GeneratedToken, Generation, TextGeneration
+from .generation import TextGeneration
 from .multilabel import MultiLabel, MultiLabelClassification
 from .questions import Answer, Candidate, QuestionAnswering
 from .regression import Regression, TextRegression
+from .texts import GeneratedToken, Generation
 from .tokens import Token, TokenClassification, Tokens
 
 HEADS: dict[str, type[Head]] = {

@@ -156,7 +156,7 @@ def labels_of(model: PreTrainedModel) -> list[str]:
 
 def check_finite(outputs: Array) -> None:
     """Raise `ValueError` when some of the outputs, (S, B, ...), are not finite."""
-    finite = np.isfinite(outputs).all(axis=(0, *range(2, outputs.ndim)))  # (B,)
+    finite = np.asarray(np.isfinite(outputs).all(axis=(0, *range(2, outputs.ndim))))  # (B,)
     if not finite.all():
         raise ValueError(f"{(~finite).sum()} of {len(finite)} outputs are not finite: training has diverged.")
 
