@@ -11,11 +11,12 @@ import transformers
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.hub import cached_file
 
+from .. import models
 from ..attention.interface import NAME
 from ..fields import check_fields, from_fields
 from ..patching.state import base_model, find_patches, patch_of
 from .calibration import FILE, Calibration
-from .samplers import Ensemble
+from .samplers import Bam, Dropout, Ensemble, Plain, Sampler
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -81,6 +82,18 @@ class Stored:
     about: About | None
     options: dict[str, Any]
 
+    def sampler(self, dropout: float | None = None) -> Sampler:
+        """Return the sampler that was saved, or else Bayesian attention for a patched model and one pass for others.
+
+        Args:
+            dropout: rate of Monte Carlo dropout, in place of the saved one.
+        """
+        saved = self.about.sampler if self.about else {}
+        if find_patches(self.model) and saved.get("name") != "Plain":
+            return Bam(self.model, dropout=saved.get("dropout") if dropout is None else dropout)
+        rate = saved.get("rate") if dropout is None else dropout
+        return Plain(self.model) if rate is None and saved.get("name") != "Dropout" else Dropout(self.model, rate=rate)
+
     def calibrate(self, predictor: Kind) -> Kind:
         """Give a predictor the stored calibration, as far as it holds for its settings, and return it."""
         holds = self.about is not None and self.about.probabilities == About.of(predictor).probabilities
@@ -113,7 +126,7 @@ def load(name_or_path: str | os.PathLike[str], options: dict[str, Any]) -> Store
     else:
         config = AutoConfig.from_pretrained(name_or_path, **location)
         architecture, bayesian = (config.architectures or [""])[0], hasattr(config, NAME)
-    cls = getattr(transformers, architecture, None)
+    cls = getattr(transformers, architecture, None) or getattr(models, architecture, None)
     if cls is None:
         raise ValueError(f"{name_or_path} was saved from a {architecture!r}, which transformers does not have.")
     model = cls.from_pretrained(name_or_path, **({"attn_implementation": NAME} if bayesian else {}), **loading)
