@@ -31,8 +31,12 @@ __all__ = ["UnsupportedModelError", "get_config", "is_patched", "kl_loss", "patc
 
 LOSS_KWARGS = "accepts_loss_kwargs"
 NOT_SAVED = "_keys_to_ignore_on_save"
-CHANGED = (LOSS_KWARGS, NOT_SAVED)
+TAGS = "model_tags"
+CHANGED = (LOSS_KWARGS, NOT_SAVED, TAGS)
 """Attributes of models that patching sets and unpatching puts back."""
+
+CARD_TAGS = ("hf_bam", "bayesian-attention")
+"""Tags in model cards that transformers writes, such as those of Trainer."""
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -145,6 +149,8 @@ def _switch_on(state: Patch) -> None:
     if isinstance(state.root, PreTrainedModel):
         # Without this Trainer assumes that the loss is divided by the accumulation steps already.
         setattr(state.root, LOSS_KWARGS, False)
+        setattr(state.root, TAGS, list(getattr(state.root, TAGS, None) or ()))
+        state.root.add_model_tags([*CARD_TAGS])
 
 
 def keep_out_of_plain_weights(model: PreTrainedModel) -> None:
