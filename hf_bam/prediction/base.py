@@ -13,8 +13,7 @@ from ..evaluation.tables import Table
 from ..patching.state import base_model
 from .calibration import Calibration
 from .defaults import head_of, longest
-from .heads import HEADS, Head, labels_of
-from .inputs import Text, texts_of
+from .heads import HEADS, Head, head_class, labels_of
 from .results import Array, Predictions, Result
 from .running import run, run_everywhere
 from .samplers import Sampler
@@ -120,20 +119,22 @@ class BasePredictor(Generic[Own]):
         return Predictions(run_everywhere(self, pairs, "score_targets"))
 
     @property
+    def head_class(self) -> type[Head]:
+        """Class of the head: that of its name, for texts or images."""
+        return head_class(self.head_name, self.sampler.model)
+
+    @property
     def label_names(self) -> list[str]:
         return labels_of(self.sampler.model)
 
-    def items(self, inputs: Any, columns: Columns = None) -> Iterable[Text]:
+    def items(self, inputs: Any, columns: Columns = None) -> Iterable[Any]:
         """Return the inputs one by one, checked as they are read."""
-        head, allow_empty = HEADS[self.head_name], self.settings.allow_empty
-        if columns is None:
-            return texts_of(inputs, head.columns, head.optional, allow_empty=allow_empty)
-        names = (columns,) if isinstance(columns, str) else tuple(columns)
-        return texts_of(inputs, names, allow_empty=allow_empty)
+        names = (columns,) if isinstance(columns, str) else columns
+        return self.head_class.read(inputs, names, self.settings.allow_empty)
 
     def head(self, *, features: bool = False) -> Head:
         """Return a head for the inputs of one call; novelty needs features, whatever the argument says."""
-        cls, calibration = HEADS[self.head_name], self.calibration
+        cls, calibration = self.head_class, self.calibration
         needs_features = features or calibration.novelty is not None
         number = cls.num_outputs(self.sampler.model) if needs_features else None
         return cls(self.sampler.ready(number), self.tokenizer, self.settings, calibration)

@@ -47,6 +47,11 @@ class Settings:
     generation: dict[str, Any] = field(default_factory=dict)
     """Generation: arguments of `generate`."""
 
+    pooling: str = setting("mean", choices=("mean", "first", "last"))
+    """Embeddings: `"mean"` of the hidden states of all tokens, or the state of the `"first"` or the `"last"` one."""
+    normalize: bool = False
+    """Embeddings: scale every sample, and their mean, to length 1."""
+
     def __post_init__(self) -> None:
         check_fields(self)
 
@@ -73,6 +78,8 @@ class FurtherSettings(TypedDict, total=False):
     null_threshold: float
     hypotheses: int
     generation: dict[str, Any]
+    pooling: str
+    normalize: bool
 
 
 class SettingChanges(FurtherSettings, total=False):

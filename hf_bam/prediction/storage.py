@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import transformers
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.hub import cached_file
 
 from .. import models
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from .predictor import Predictor
 
 Kind = TypeVar("Kind", bound="Predictor[Any]")
+POOLING = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "lasttoken"}
+"""Ways of pooling in files of sentence-transformers."""
 LOCATION = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
 LOADING = (*LOCATION, "device_map", "dtype")
 """Keywords of transformers' `from_pretrained`: for the location of files, and for the model."""
@@ -118,20 +121,49 @@ def load(name_or_path: str | os.PathLike[str], options: dict[str, Any]) -> Store
     """
     loading = {name: options.pop(name) for name in LOADING if name in options}
     location = {name: loading[name] for name in LOCATION if name in loading}
-    path = cached_file(name_or_path, FILE, _raise_exceptions_for_missing_entries=False, **location)
-    calibration, about = (Calibration(), None) if path is None else read(path)
+    calibration, about = find(name_or_path, location)
     if about is not None:
         architecture, bayesian = about.architecture, about.bayesian
         options = {"head": about.head, **about.settings, **options}
     else:
         config = AutoConfig.from_pretrained(name_or_path, **location)
         architecture, bayesian = (config.architectures or [""])[0], hasattr(config, NAME)
+        if architecture.endswith("Model"):
+            options = {**sentence_options(name_or_path, location), **options}
     cls = getattr(transformers, architecture, None) or getattr(models, architecture, None)
     if cls is None:
         raise ValueError(f"{name_or_path} was saved from a {architecture!r}, which transformers does not have.")
     model = cls.from_pretrained(name_or_path, **({"attn_implementation": NAME} if bayesian else {}), **loading)
-    tokenizer = AutoTokenizer.from_pretrained(name_or_path, **location)
+    reads_images = model.main_input_name == "pixel_values"
+    tokenizer = (AutoImageProcessor if reads_images else AutoTokenizer).from_pretrained(name_or_path, **location)
     return Stored(model.eval(), tokenizer, calibration, about, options)
+
+
+def sentence_options(name_or_path: str | os.PathLike[str], location: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of embeddings of a model of sentence-transformers; none for other models."""
+
+    def content(name: str) -> Any:
+        path = cached_file(name_or_path, name, _raise_exceptions_for_missing_entries=False, **location)
+        return None if path is None else json.loads(Path(path).read_text(encoding="utf-8"))
+
+    options: dict[str, Any] = {}
+    for module in content("modules.json") or ():
+        kind = module["type"].rpartition(".")[2]
+        if kind == "Normalize":
+            options["normalize"] = True
+        elif kind == "Pooling":
+            modes = content(f"{module['path']}/config.json") or {}
+            named = [name for key, name in POOLING.items() if modes.get(key) or modes.get("pooling_mode") == name]
+            if len(named) != 1:
+                raise ValueError(f"{name_or_path} pools its tokens in another way than by {', '.join(POOLING)}.")
+            options["pooling"] = {"cls": "first", "lasttoken": "last"}.get(named[0], named[0])
+    return options
+
+
+def find(name_or_path: str | os.PathLike[str], location: dict[str, Any]) -> tuple[Calibration, About | None]:
+    """Return the calibration of a folder or a repository, and the description of its predictor, if there are any."""
+    path = cached_file(name_or_path, FILE, _raise_exceptions_for_missing_entries=False, **location)
+    return (Calibration(), None) if path is None else read(path)
 
 
 def read(path: str) -> tuple[Calibration, About]:

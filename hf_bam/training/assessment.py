@@ -77,9 +77,11 @@ class Assessment:
 
     def sample(self, rows: Dataset, limit: int) -> tuple[list[int], Sequence[Any] | None]:
         """Return the results of up to `limit` rows by samples, and their indices; None without samples."""
-        own, recipe = self.evaluator, self.evaluator.recipe.replace(uncertainty_rows=limit or None)
+        if not limit:
+            return [], None
+        own, recipe = self.evaluator, self.evaluator.recipe.replace(uncertainty_rows=limit)
         _, *others = make_predictors(own.task, self.model, own.tokenizer, recipe).values()
-        if not others or not limit:
+        if not others:
             return [], None
         measured = measured_rows(own.task, rows, recipe)
         return measured, others[0](own.task.inputs(rows.select(measured)))

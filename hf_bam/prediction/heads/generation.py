@@ -16,11 +16,10 @@ from ...attention.layer import BamLayer
 from ...evaluation.metrics import pairwise_agreement
 from ...patching.state import base_model
 from ..batched import Inputs
-from ..features import layer_features
 from ..inputs import Text, tokenize
 from ..results import Array, deviation, mean
 from ..samplers import mean_mode, seeded
-from .base import Head, as_array, check_finite, vectors
+from .base import Head, as_array, check_finite, encoder_features
 from .texts import GeneratedToken, Generation
 
 LOGITS_AT_ONCE = 2**26
@@ -39,12 +38,7 @@ class TextGeneration(Head):
 
     def features(self, batch: Sequence[Text]) -> list[dict[str, Array]]:
         """Return mean hidden states of the encoder, or of a decoder that reads the input, by name, (D,) each."""
-        inputs, _, _ = self.encode(batch, padding_side="right")
-        model = base_model(self.sampler.deterministic)
-        reader = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
-        with mean_mode(model):
-            output = reader(**inputs, output_hidden_states=True)
-        return vectors(layer_features(output, inputs.get("attention_mask")))
+        return encoder_features(self, batch)
 
     def predict(self, batch: Sequence[Text]) -> list[Generation]:
         model = self.sampler.model
