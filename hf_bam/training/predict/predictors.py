@@ -55,13 +55,13 @@ def fit(predictor: Predictor[Any], settings: Prediction, columns: list[str]) -> 
     pair = columns[1] if len(columns) > 1 and settings.target_column is None else None
     reader = Custom(columns[0], settings.label_column, pair, regression=numbers)
     names = class_names(base_model(predictor.sampler.model)) if predictor.head_name == "classification" else []
+    held_out = None if settings.held_out is None else reader.read(Path(settings.held_out), names)
     if settings.train is not None:
-        rows = reader.read(Path(settings.train), names, labelled=bool(names))
-        inputs, labels = labelled(reader, rows)
-        predictor.fit(inputs, labels if names else None)
-    if settings.held_out is not None:
-        rows = reader.read(Path(settings.held_out), names)
-        predictor.conformal(reader.inputs(rows), list(rows["label"]), alpha=settings.alpha)
+        inputs, labels = labelled(reader, reader.read(Path(settings.train), names, labelled=bool(names)))
+        others = None if held_out is None else reader.inputs(held_out)
+        predictor.fit(inputs, labels if names else None, held_out=others)
+    if held_out is not None:
+        predictor.conformal(reader.inputs(held_out), list(held_out["label"]), alpha=settings.alpha)
 
 
 def describe(predictor: Predictor[Any], settings: Prediction) -> str:
