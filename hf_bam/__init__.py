@@ -88,6 +88,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_LAZY_MODULES, *(name for name in globals() if name.startswith("__"))})
+
+
 def _only_help() -> bool:
     """Return whether this process is the command `hf-bam` without a command to run: it prints a text and ends."""
     program, *arguments = sys.argv or [""]

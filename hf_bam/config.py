@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, TypedDict, get_args
 
 from .families import FAMILIES, Family
 from .families.presets import PRESETS
@@ -14,6 +14,48 @@ from .fields import CHOICES, check_fields, is_number, setting
 from .objective import SCHEDULES, Reduction
 
 REDUCTIONS = get_args(Reduction)
+
+
+class BamSettings(TypedDict, total=False):
+    """Keywords of [`patch`][hf_bam.patch]: the fields of `BamConfig` and the settings of all families."""
+
+    family: str
+    kl_weight: float
+    kl_reduction: Reduction
+    annealing: str
+    annealing_rate: float
+    layers: str | int | tuple[int, ...] | list[int]
+    attention: str
+    noise: str
+    prior: str
+    d_mid: int
+    k: float
+    beta: float
+    prior_shape: str
+    alpha: float | None
+    sigma: float
+    sigma_prior: float
+    prior_location: str
+    counts: int
+    objective: str
+    d_inference: int
+    top_k: int | None
+    test_time: str
+    estimator: str
+    temperature: float
+    concentration: float
+    gamma: float
+    initial_sigma: float
+    d_sigma: int
+    sentence_latent: int | None
+    latent: str
+    num_codes: int
+    decay: float
+    revive_below: float
+    commitment: float
+    commitment_start: float
+    commitment_steps: int
+    latent_size: int
 
 
 @dataclass(frozen=True, init=False)

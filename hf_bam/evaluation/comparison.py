@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import metrics, tables
 from .labels import label_indices
@@ -15,6 +15,9 @@ from .outcomes import Array, Outcome, Statistics
 from .outcomes import measure as measure
 from .recommendation import recommend
 from .temperature import cross_fit
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Columns = str | tuple[str, str] | None
 
@@ -82,6 +85,16 @@ class Comparison:
     def __str__(self) -> str:
         return f"{tables.as_text(self.table)}\n\n{textwrap.fill(self.recommendation, tables.WIDTH)}"
 
+    def _repr_html_(self) -> str:
+        """Return the table and the recommendation for a notebook."""
+        return tables.as_html(self.table, self.recommendation)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the table of the measures, with a row for each method, which is the index."""
+        import pandas as pd
+
+        return pd.DataFrame(self.table).set_index("method")
+
     @property
     def recommended(self) -> str:
         """Method to use on these data."""
@@ -104,10 +117,14 @@ class Comparison:
             "label": [names[index] for index in self.labels],
             "prediction": [names[index] for index in outcome.mean.argmax(axis=-1)],
             "probability": outcome.mean.max(axis=-1).tolist(),
+            "std": metrics.top_std(outcome.samples).tolist(),
             "entropy": outcome.entropy.tolist(),
+            "aleatoric": metrics.expected_entropy(outcome.samples).tolist(),
+            "epistemic": metrics.mutual_information(outcome.samples).tolist(),
         }
-        if outcome.novelty is not None:
-            columns["novelty"] = outcome.novelty.tolist()
+        for name in ("novelty", "novelty_percentile", "in_distribution"):
+            if (values := getattr(outcome, name)) is not None:
+                columns[name] = values.tolist()
         if outcome.sets is not None:
             columns["prediction_set"] = [[names[i] for i in own.nonzero()[0]] for own in outcome.sets]
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -149,7 +166,7 @@ def compare(
     others = None
     if held_out is not None:
         others = compare({name: _predictor(method) for name, method in predictors.items()}, *held_out, columns)
-    shown = [text if isinstance(text, str) else " / ".join(text) for text in texts]
+    shown = [" / ".join(text) if isinstance(text, tuple) else str(text) for text in texts]
     found = Comparison({}, truth, shown, names, [], None if ood is None else {}, others, alpha)
     for name, method in predictors.items():
         _add(found, name, method, texts, None if ood is None else list(first.items(ood, columns)))

@@ -25,6 +25,8 @@ class Outcome:
         seconds: wall time.
         num_samples: (B,) number of samples of each input.
         novelty: (B,) novelty of each input, if it was fitted.
+        novelty_percentile: (B,) share of held-out inputs with a smaller novelty.
+        in_distribution: (B,) booleans.
         sets: (B, C) booleans, the classes of each prediction set; None if there were too few rows for a fit.
     """
 
@@ -33,6 +35,8 @@ class Outcome:
     num_samples: Array
     novelty: Array | None = None
     sets: Array | None = None
+    novelty_percentile: Array | None = None
+    in_distribution: Array | None = None
 
     @classmethod
     def of_results(cls, results: Sequence[Any], seconds: float, label_names: Sequence[str]) -> Outcome:
@@ -40,12 +44,14 @@ class Outcome:
         most = max(len(result.samples) for result in results)
         # Where the number of samples does not divide the most, repeating them moves their mean a little.
         samples = np.stack([np.resize(result.samples, (most, result.samples.shape[1])) for result in results], axis=1)
-        novelty = sets = None
+        sets, novelty = None, dict[str, Array]()
         if results[0].novelty is not None:
-            novelty = np.array([result.novelty.score for result in results])
+            novelty["novelty"] = np.array([result.novelty.score for result in results])
+            novelty["novelty_percentile"] = np.array([result.novelty.percentile for result in results])
+            novelty["in_distribution"] = np.array([result.in_distribution for result in results])
         if results[0].prediction_set is not None:
             sets = np.array([[name in result.prediction_set for name in label_names] for result in results])
-        return cls(samples, seconds, np.array([result.num_samples for result in results]), novelty, sets)
+        return cls(samples, seconds, np.array([result.num_samples for result in results]), sets=sets, **novelty)
 
     @property
     def mean(self) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,6 +22,9 @@ class Table(list[dict[str, Any]]):
 
     def __str__(self) -> str:
         return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
 
 def as_text(rows: Sequence[Row], width: int = WIDTH) -> str:
@@ -60,6 +64,17 @@ def markdown_table(header: Sequence[str], body: Sequence[Sequence[str]], align: 
     rule = [ALIGNMENT[align[min(index, len(align) - 1)]] for index in range(len(header))]
     lines = (header, rule, *body)
     return "".join(f"| {' | '.join(map(_markdown_cell, line))} |\n" for line in lines)
+
+
+def as_html(rows: Sequence[Row], note: str = "") -> str:
+    """Return an HTML table, with everything escaped, and a paragraph below it."""
+    header, *body = _cells(rows)
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in header)
+    lines = ("".join(f"<td>{html.escape(cell)}</td>" for cell in line) for line in body)
+    below = f"<p>{html.escape(note)}</p>" if note else ""
+    return (
+        f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(f'<tr>{x}</tr>' for x in lines)}</tbody></table>{below}"
+    )
 
 
 def column_names(rows: Sequence[Row]) -> list[str]:

@@ -30,6 +30,7 @@ WRAPPERS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     (_TRAINER, "_load_best_model", trainer.load_best_model),
     (_TRAINER, "log", trainer.log),
     (_TRAINER, "training_step", trainer.training_step),
+    (_TRAINER, "create_model_card", trainer.create_model_card),
 )
 """Class, method and the function `wrapper(method, self, ...)` around it."""
 
@@ -57,6 +58,7 @@ def install() -> None:
     - `transformers.Trainer._load_best_model`: loads the prior and the annealing step of the best checkpoint.
     - `transformers.Trainer.log`: logs the terms of the loss beside the loss.
     - `transformers.Trainer.training_step`: passes the scale of the loss to `torch.autograd.backward`.
+    - `transformers.Trainer.create_model_card`: adds the tags of the patched model to those of the card.
 
     Registered:
 

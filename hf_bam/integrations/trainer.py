@@ -5,6 +5,7 @@ The wrappers take the wrapped method first; see [`install`][hf_bam.integrations.
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable
 from typing import Any
@@ -117,3 +118,14 @@ def training_step(method: Method, trainer: Any, *args: Any, **kwargs: Any) -> Te
     scaler = trainer.accelerator.scaler
     with backward.scaled((1.0 if scaler is None else scaler.get_scale()) / steps):
         return method(trainer, *args, **kwargs)
+
+
+def create_model_card(method: Method, trainer: Any, *args: Any, **kwargs: Any) -> None:
+    """Write Trainer's model card with the tags of the patched model."""
+    call = inspect.signature(method).bind(trainer, *args, **kwargs)
+    for patch in find_patches(trainer.model):
+        given = call.arguments.get("tags") or []
+        tags = [given] if isinstance(given, str) else list(given)
+        own = getattr(patch.root, "model_tags", None) or []
+        call.arguments["tags"] = list(dict.fromkeys([*tags, *own]))
+    method(*call.args, **call.kwargs)

@@ -14,11 +14,12 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.utils import logging
+from typing_extensions import Unpack
 
 from ..attention.layer import BamLayer
 from ..attention.method import remove_methods
 from ..attention.sampling import Sampling
-from ..config import BamConfig
+from ..config import BamConfig, BamSettings
 from ..families import AlignmentFamily
 from ..graph import convolution
 from . import adapters, alternatives, expansion, hooks, implementation, memory, steps
@@ -42,14 +43,20 @@ __all__ = ["UnsupportedModelError", "get_config", "is_patched", "kl_loss", "patc
 
 LOSS_KWARGS = "accepts_loss_kwargs"
 NOT_SAVED = "_keys_to_ignore_on_save"
-CHANGED = (LOSS_KWARGS, NOT_SAVED)
+TAGS = "model_tags"
+CHANGED = (LOSS_KWARGS, NOT_SAVED, TAGS)
 """Attributes of models that patching sets and unpatching puts back."""
+
+CARD_TAGS = ("hf_bam", "bayesian-attention")
+"""Tags in model cards that transformers writes, such as those of Trainer."""
 
 Model = TypeVar("Model", bound=nn.Module)
 logger = logging.get_logger("transformers.hf_bam")
 
 
-def patch(model: Model, config: BamConfig | None = None, *, strict: bool = True, **settings: Any) -> Model:
+def patch(
+    model: Model, config: BamConfig | None = None, *, strict: bool = True, **settings: Unpack[BamSettings]
+) -> Model:
     """Turn the attention of a transformers model, or of a PyTorch Geometric model, into Bayesian attention, in place.
 
     In training mode attention is sampled and the loss includes the KL; in evaluation mode the model computes what it
@@ -154,6 +161,8 @@ def _switch_on(state: Patch) -> None:
     if isinstance(state.root, PreTrainedModel):
         # Without this Trainer assumes that the loss is divided by the accumulation steps already.
         setattr(state.root, LOSS_KWARGS, False)
+        setattr(state.root, TAGS, list(getattr(state.root, TAGS, None) or ()))
+        state.root.add_model_tags([*CARD_TAGS])
 
 
 def keep_out_of_plain_weights(model: PreTrainedModel) -> None:

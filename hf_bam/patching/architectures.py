@@ -70,8 +70,9 @@ OUTPUTS = {
     "MTModel": "generation",
     "ForConditionalGeneration": "generation",
     "EncoderDecoderModel": "generation",
+    "Model": "embeddings",
 }
-"""Kind of prediction, by the end of a model's class name."""
+"""Kind of prediction, by the end of a model's class name; the first that fits."""
 
 POOLING = {"eurobert": "mean", "t5gemma": "next"}
 """Token whose logits a classifier of every token returns, by `model_type`; for others it is the last one.

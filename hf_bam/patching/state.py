@@ -66,8 +66,8 @@ class Patch:
 
 
 def base_model(model: nn.Module) -> PreTrainedModel:
-    """Return the transformers model itself, also of a PEFT model."""
-    found = _transformers_model(model)
+    """Return the transformers model itself, also of a PEFT model or a compiled one."""
+    found = _transformers_model(getattr(model, "_orig_mod", model))
     if found is None:
         raise TypeError(f"This needs a transformers model or a PEFT model around one, not {type(model).__name__}.")
     return found

@@ -12,6 +12,7 @@ from .heads import (
     Answer,
     Candidate,
     Classification,
+    Embedding,
     GeneratedToken,
     Generation,
     MultiLabel,
@@ -21,7 +22,7 @@ from .heads import (
 )
 from .posthoc import calibrate
 from .predictor import Predictor
-from .results import Novelty, Predictions, Uncertainty
+from .results import Novelty, Predictions, Result, Uncertainty
 from .samplers import Bam, Dropout, Ensemble, Plain, Sampler
 from .settings import Settings
 
@@ -34,6 +35,7 @@ __all__ = [
     "Candidate",
     "Classification",
     "Dropout",
+    "Embedding",
     "Ensemble",
     "GeneratedToken",
     "Generation",
@@ -43,6 +45,7 @@ __all__ = [
     "Predictions",
     "Predictor",
     "Regression",
+    "Result",
     "Sampler",
     "Settings",
     "Token",

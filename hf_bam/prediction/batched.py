@@ -41,11 +41,7 @@ def draw(
         share_prefix: compute the layers before the first stochastic one once for all samples; the model expands its
             batch there.
     """
-    batch = next(iter(inputs.values())).shape[0]
-    tokens = max(
-        (inputs[name].numel() for name in ("input_ids", "decoder_input_ids") if name in inputs), default=batch
-    )
-    at_once = max(1, min(number, token_budget // max(1, tokens)))
+    at_once = max(1, min(number, token_budget // max(1, tokens_of(model, inputs))))
     parts = []
     for start in range(first, first + number, at_once):
         copies = min(at_once, first + number - start)
@@ -54,6 +50,16 @@ def draw(
             output = model(**inputs if share_prefix else repeat_all(inputs, copies))
         parts.append({name: _split(value, copies) for name, value in output.items() if isinstance(value, Tensor)})
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def tokens_of(model: PreTrainedModel, inputs: Inputs) -> int:
+    """Return the number of tokens of a batch, or of patches of its images."""
+    texts = [inputs[name].numel() for name in ("input_ids", "decoder_input_ids") if name in inputs]
+    if texts or "pixel_values" not in inputs:
+        return max(texts, default=next(iter(inputs.values())).shape[0])
+    number, _, height, width = inputs["pixel_values"].shape
+    size = getattr(model.config, "patch_size", None) or 16
+    return int(number * max(1, height // size) * max(1, width // size))
 
 
 def sample_seeds(seeds: Tensor, indices: Tensor) -> Tensor:

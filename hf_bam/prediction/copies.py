@@ -18,9 +18,12 @@ HOOKS = ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks
 
 
 def shared_copy(model: Model) -> Model:
-    """Return a copy of the modules of a model with flags and hooks of their own; parameters and buffers are shared."""
+    """Return a copy of the modules of a model with flags and hooks of their own; parameters and buffers are shared.
+
+    The copy of a compiled model is not compiled: compiled code belongs to the modules that it was made from.
+    """
     copies: dict[int, nn.Module] = {}
-    return _shared_copy(model, copies)
+    return _shared_copy(getattr(model, "_orig_mod", model), copies)
 
 
 def _shared_copy(module: Model, copies: dict[int, nn.Module]) -> Model:
@@ -29,6 +32,7 @@ def _shared_copy(module: Model, copies: dict[int, nn.Module]) -> Model:
     other: Any = object.__new__(type(module))
     copies[id(module)] = other
     other.__dict__.update(module.__dict__)
+    other.__dict__.pop("_compiled_call_impl", None)
     other.__dict__["_modules"] = {
         name: None if child is None else _shared_copy(child, copies) for name, child in module._modules.items()
     }

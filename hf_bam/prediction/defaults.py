@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..patching.architectures import OUTPUTS
+from ..patching.architectures import CLASSIFIERS, OUTPUTS
 from .heads import HEADS
 
 NO_LIMIT = int(1e6)  # tokenizers without a maximum length have a very large one
@@ -12,14 +12,14 @@ NO_LIMIT = int(1e6)  # tokenizers without a maximum length have a very large one
 
 def longest(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     """Return the largest number of tokens that the model reads."""
-    limits = [tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None)]
+    limits = [getattr(tokenizer, "model_max_length", None), getattr(model.config, "max_position_embeddings", None)]
     return min((limit for limit in limits if isinstance(limit, int) and 0 < limit < NO_LIMIT), default=NO_LIMIT)
 
 
 def head_of(model: PreTrainedModel) -> str:
     """Return the name of the head that fits the class and the config of a model."""
     name = type(model).__name__
-    if name.endswith("ForSequenceClassification"):
+    if name.endswith(CLASSIFIERS):
         kind = model.config.problem_type
         if kind == "multi_label_classification":
             return "multi-label"

@@ -68,8 +68,6 @@ def with_features(model: Model, size: int) -> Model:
             output[f"{NAME} of the first token"] = output["hidden_states"][-1][:, 0]
         output[NAME] = pooled(read, mask, pooling)
 
-    for module in (root, *layers):
-        vars(module).pop("_compiled_call_impl", None)  # it calls the caller's module
     for layer in layers:
         layer.register_forward_pre_hook(record)
     root.register_forward_pre_hook(ask, with_kwargs=True)
@@ -110,10 +108,11 @@ def pooled(x: Tensor, mask: Tensor | None, pooling: str = "mean") -> Tensor:
     Args:
         x: (N, D) vectors, which are returned as they are, or (N, T, D) vectors of tokens.
         mask: (B, T), 1 for tokens that are not padding; N may be a multiple of B. None: there is no padding.
-        pooling: "mean" of the tokens that are not padding, the "last" of them, or the "next" behind it.
+        pooling: "mean" of the tokens that are not padding, the "first" token, the "last" that is not padding, or the
+            "next" behind it.
     """
-    if x.dim() == 2:
-        return x
+    if x.dim() == 2 or pooling == "first":
+        return x if x.dim() == 2 else x[:, 0]
     mask = torch.ones(1, x.shape[1], dtype=torch.long) if mask is None else mask
     mask = repeat(mask.to(x.device), len(x) // len(mask))  # (N, T)
     if pooling == "mean":

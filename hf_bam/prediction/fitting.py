@@ -25,7 +25,7 @@ HELD_OUT = 10
 
 
 def fit_novelty(
-    predictor: Predictor,
+    predictor: Predictor[Any],
     texts: list[Text],
     labels: Iterable[int | str] | None,
     held_out: list[Text] | None,
@@ -45,7 +45,7 @@ def fit_novelty(
     return NoveltyFit.fit(next(parts), classes[own], next(parts), false_alarms)
 
 
-def classes_of(predictor: Predictor, texts: list[Text], labels: Iterable[int | str] | None) -> Array:
+def classes_of(predictor: Predictor[Any], texts: list[Text], labels: Iterable[int | str] | None) -> Array:
     """Return the class of each input, (B,): its label, or else the prediction of the deterministic model.
 
     Models without classes have one class for all inputs.
@@ -64,7 +64,7 @@ def classes_of(predictor: Predictor, texts: list[Text], labels: Iterable[int | s
     return np.zeros(len(texts), dtype=int)
 
 
-def fit_conformal(predictor: Predictor, texts: list[Text], labels: Iterable[Any], alpha: float) -> dict[str, Any]:
+def fit_conformal(predictor: Predictor[Any], texts: list[Text], labels: Iterable[Any], alpha: float) -> dict[str, Any]:
     """Return the fitted part of a calibration by its name; see `Predictor.conformal`."""
     check_rate("alpha", alpha, len(texts))
     if predictor.head_name == "regression":
@@ -82,7 +82,7 @@ def fit_conformal(predictor: Predictor, texts: list[Text], labels: Iterable[Any]
 
 
 def fit_abstention(
-    predictor: Predictor, texts: list[Text], labels: Iterable[int | str], risk: float, confidence: float
+    predictor: Predictor[Any], texts: list[Text], labels: Iterable[int | str], risk: float, confidence: float
 ) -> Abstention:
     """Return the fitted threshold; see `Predictor.abstain`."""
     check_rate("risk", risk)
@@ -100,7 +100,7 @@ def fit_abstention(
     return Abstention(threshold, risk, confidence)
 
 
-def check_classification(predictor: Predictor, name: str, others: str = "") -> None:
+def check_classification(predictor: Predictor[Any], name: str, others: str = "") -> None:
     if predictor.head_name != "classification":
         raise ValueError(
             f"{name}() needs head='classification'{others}; this predictor has head={predictor.head_name!r}."

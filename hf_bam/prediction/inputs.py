@@ -27,10 +27,10 @@ def texts_of(
         optional: name of a further text, which may be absent.
         allow_empty: pass empty texts on, instead of raising `ValueError`.
     """
-    return _checked(_items(inputs, columns), columns, optional, allow_empty)
+    return _checked(rows_of(inputs, columns), columns, optional, allow_empty)
 
 
-def _items(inputs: Any, columns: tuple[str, ...]) -> Iterable[Any]:
+def rows_of(inputs: Any, columns: tuple[str, ...]) -> Iterable[Any]:
     """Return the inputs one by one, as they come."""
     if isinstance(inputs, (str, dict)):
         return [inputs]
@@ -100,14 +100,20 @@ def _of_columns(
     return (*(item[name] for name in columns), *(() if second is None else (second,)))
 
 
-def content_seed(seed: int, item: Text) -> int:
-    """Return 64 bits that are a function of a seed and of a text or pair."""
-    content = json.dumps([seed, item]).encode()
+def image_digest(image: Any) -> str:
+    """Return a hash of the pixels of an image of PIL."""
+    content = repr((image.mode, image.size)).encode() + image.tobytes()
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def content_seed(seed: int, item: Any) -> int:
+    """Return 64 bits that are a function of a seed and of a text, a pair or an image."""
+    content = json.dumps([seed, item], default=image_digest).encode()
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little", signed=True)
 
 
-def content_uniform(seed: int, item: Text) -> float:
-    """Return a number from [0, 1) that is a function of a seed and of a text or pair, apart from `content_seed`."""
+def content_uniform(seed: int, item: Any) -> float:
+    """Return a number from [0, 1) that is a function of a seed and of an input, apart from `content_seed`."""
     return (content_seed(~seed, item) >> 11) / 2**53 + 0.5
 
 

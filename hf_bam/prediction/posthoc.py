@@ -8,7 +8,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from tqdm import tqdm
+from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..config import BamConfig, setting_names
@@ -18,9 +18,10 @@ from ..evaluation.tables import Table
 from ..patching import is_patched, patch, unpatch
 from ..patching.discovery import find_sites, stochastic_uses
 from ..patching.state import root_of
+from .base import Columns
 from .bayesian import BamPredictor
 from .fitting import numbers
-from .predictor import Columns, Predictor
+from .predictor import Predictor
 from .results import Array
 from .samplers import Plain
 

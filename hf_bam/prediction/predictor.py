@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
+from typing_extensions import Self, Unpack
 
 from ..evaluation.labels import label_indices
-from ..evaluation.tables import Table
 from ..evaluation.temperature import fit_temperature
-from ..patching.state import base_model
 from . import storage
-from .calibration import Calibration
-from .defaults import head_of, longest
+from .base import BasePredictor, Columns, Own
 from .features import stacked
 from .fitting import fit_abstention, fit_conformal, fit_novelty
-from .heads import HEADS, Head, labels_of
-from .inputs import Text, texts_of
-from .results import Array, Predictions
-from .running import run, run_everywhere
+from .results import Array
 from .samplers import Plain, Sampler
-from .settings import Settings
-
-Columns = str | tuple[str, str] | None
-Self = TypeVar("Self", bound="Predictor")
+from .settings import LoadingOptions, SettingChanges
 
 
-class Predictor:
+class Predictor(BasePredictor[Own]):
     """Predictions from several samples of each input, with their uncertainty.
+
+    For type checkers, `Predictor[Classification](...)` names the class of the results; by default it is their base
+    class, [`Result`][hf_bam.prediction.Result].
 
     Args:
         sampler: source of the samples: [`Bam`][hf_bam.prediction.Bam], `Dropout`, `Ensemble` or `Plain`.
@@ -54,51 +48,7 @@ class Predictor:
             for loaded ones.
     """
 
-    def __init__(
-        self,
-        sampler: Sampler,
-        tokenizer: PreTrainedTokenizerBase,
-        num_samples: int = 32,
-        *,
-        head: str | None = None,
-        batch_size: int = 16,
-        seed: int | None = 0,
-        max_length: int | None = None,
-        progress: bool | None = None,
-        **settings: Any,
-    ) -> None:
-        self.sampler = sampler
-        self.tokenizer = tokenizer
-        self.batch_size = batch_size
-        self.progress = progress
-        self.calibration = Calibration()
-        self.table: Table | None = None
-        limit = longest(sampler.model, tokenizer) if max_length is None else max_length
-        self.settings = Settings(num_samples=num_samples, max_length=limit, seed=seed, **settings)
-        self.head_name = head or head_of(base_model(sampler.model))
-        if self.head_name not in HEADS:
-            raise ValueError(f"head={self.head_name!r} is not known; choose one of {', '.join(HEADS)}.")
-        if self.settings.adaptive and not HEADS[self.head_name].adaptive:
-            raise ValueError(f"adaptive=True is not possible with head={self.head_name!r}; it needs classification.")
-
-    def __call__(self, inputs: Any, columns: Columns = None) -> Predictions[Any]:
-        """Return the results of all inputs.
-
-        Args:
-            inputs: a string, a list of strings, of pairs or of dictionaries, a `datasets.Dataset` or
-                `IterableDataset`, or a DataFrame or Series of pandas.
-            columns: for a table or dictionaries, the column of the text or the two columns of a pair; by default
-                "text", and "text_pair" if it is there.
-
-        In a distributed run every process predicts its part of the inputs, and all processes get all results.
-        """
-        return Predictions(self._everything(inputs, columns, "predict"))
-
-    def stream(self, inputs: Any, columns: Columns = None) -> Iterator[Any]:
-        """Yield the results one by one, in order, without keeping them."""
-        return run(self, self.items(inputs, columns))
-
-    def calibrated(self, inputs: Any, labels: Iterable[int | str], columns: Columns = None) -> Predictor:
+    def calibrated(self, inputs: Any, labels: Iterable[int | str], columns: Columns = None) -> Self:
         """Return a copy with the temperature that minimises the negative log-likelihood of held-out, labelled inputs.
 
         The temperature divides the logits of every sample; the likelihood is that of their mean.
@@ -109,7 +59,7 @@ class Predictor:
         return self.with_settings(temperature=fit_temperature(truth, plain(texts).samples))
 
     def fit(
-        self: Self,
+        self,
         inputs: Any,
         labels: Iterable[int | str] | None = None,
         *,
@@ -131,7 +81,7 @@ class Predictor:
         self.calibration = replace(self.calibration, novelty=novelty)
         return self
 
-    def conformal(self: Self, inputs: Any, labels: Iterable[Any], alpha: float = 0.1, columns: Columns = None) -> Self:
+    def conformal(self, inputs: Any, labels: Iterable[Any], alpha: float = 0.1, columns: Columns = None) -> Self:
         """Fit prediction sets of classes, or intervals of numbers, to held-out inputs, and return this predictor.
 
         They contain the truth with probability of at least `1 - alpha`, for later inputs from the same distribution.
@@ -141,7 +91,7 @@ class Predictor:
         return self
 
     def abstain(
-        self: Self,
+        self,
         inputs: Any,
         labels: Iterable[int | str],
         risk: float = 0.05,
@@ -170,7 +120,7 @@ class Predictor:
         """Return the [features][hf_bam.prediction.features] of the deterministic model by name, (B, D) each."""
         return stacked(self._everything(inputs, columns, "features"))
 
-    def with_settings(self, **changes: Any) -> Predictor:
+    def with_settings(self, **changes: Unpack[SettingChanges]) -> Self:
         """Return a copy with some settings changed.
 
         Prediction sets, intervals and abstention hold for the probabilities of their fit: the copy has none of them if
@@ -197,8 +147,12 @@ class Predictor:
 
     @classmethod
     def from_pretrained(
-        cls, name_or_path: str | os.PathLike[str], *, sampler: Callable[[Any], Sampler] = Plain, **options: Any
-    ) -> Predictor:
+        cls,
+        name_or_path: str | os.PathLike[str],
+        *,
+        sampler: Callable[[Any], Sampler] = Plain,
+        **options: Unpack[LoadingOptions],
+    ) -> Self:
         """Load a predictor, or the model and the tokenizer of a folder or a repository of the Hub.
 
         Args:
@@ -206,7 +160,7 @@ class Predictor:
             options: arguments of the predictor, which replace saved ones, and of transformers' `from_pretrained`
                 (`revision`, `token`, `dtype`, ...).
         """
-        stored = storage.load(name_or_path, options)
+        stored = storage.load(name_or_path, {**options})
         return stored.calibrate(cls(sampler(stored.model), stored.tokenizer, **stored.options))
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
@@ -216,26 +170,3 @@ class Predictor:
             options: arguments of [`hf_bam.push_to_hub`][hf_bam.push_to_hub].
         """
         return storage.push(self, repo_id, **options)
-
-    @property
-    def label_names(self) -> list[str]:
-        return labels_of(self.sampler.model)
-
-    def items(self, inputs: Any, columns: Columns = None) -> Iterable[Text]:
-        """Return the inputs one by one, checked as they are read."""
-        head, allow_empty = HEADS[self.head_name], self.settings.allow_empty
-        if columns is None:
-            return texts_of(inputs, head.columns, head.optional, allow_empty=allow_empty)
-        names = (columns,) if isinstance(columns, str) else tuple(columns)
-        return texts_of(inputs, names, allow_empty=allow_empty)
-
-    def head(self, *, features: bool = False) -> Head:
-        """Return a head for the inputs of one call; novelty needs features, whatever the argument says."""
-        cls, calibration = HEADS[self.head_name], self.calibration
-        needs_features = features or calibration.novelty is not None
-        number = cls.num_outputs(self.sampler.model) if needs_features else None
-        return cls(self.sampler.ready(number), self.tokenizer, self.settings, calibration)
-
-    def _everything(self, inputs: Any, columns: Columns, method: str) -> list[Any]:
-        """Return what a method of the head returns for all inputs."""
-        return run_everywhere(self, list(self.items(inputs, columns)), method)

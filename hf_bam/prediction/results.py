@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ..evaluation import tables
 from ..evaluation.metrics import (
     expected_entropy,
     mutual_information,
@@ -17,9 +20,15 @@ from ..evaluation.metrics import (
     top_two_p_values,
 )
 
-Array = np.ndarray
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[Any]
 Kind = TypeVar("Kind", bound="Uncertainty")
-Result = TypeVar("Result")
+UNCERTAINTY = ("probability", "std", "entropy", "aleatoric", "epistemic")
+"""Fields of a choice between classes that tables show."""
+SHOWN = 20
+"""Results that a notebook shows at most."""
 
 
 @dataclass(frozen=True)
@@ -73,21 +82,39 @@ class Novelty:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Fitted:
-    """Fields of a result that need a fit of the predictor; they are None without one and then not shown.
+class Result:
+    """Base class of all results, with the fields that need a fit of the predictor: None without one, and not shown.
 
     Attributes:
         novelty: distance from the training set; needs `predictor.fit`.
         in_distribution: the score is one that held-out inputs have, up to the rate of false alarms of the fit.
+        predicted: name of the attribute that is the column `prediction` of tables.
+        columns: names of further fields that are columns of tables.
     """
 
     novelty: Novelty | None = None
     in_distribution: bool | None = None
+    predicted: ClassVar[str] = "prediction"
+    columns: ClassVar[tuple[str, ...]] = ()
 
     def __repr__(self) -> str:
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.repr}
         shown = (f"{name}={value!r}" for name, value in values.items() if value is not None)
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns of this result in tables and files, without those that were not fitted.
+
+        Values are numbers, texts, truth values, and lists and dictionaries of them.
+        """
+        values = {"prediction": getattr(self, self.predicted)} | {name: getattr(self, name) for name in self.columns}
+        if self.novelty is not None:
+            values |= {"novelty": self.novelty.score, "novelty_percentile": self.novelty.percentile}
+            values |= {"in_distribution": self.in_distribution}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+Own = TypeVar("Own", bound=Result)
 
 
 def uncertainties(samples: Array, threshold: float, paired: bool = False) -> list[Uncertainty]:
@@ -112,24 +139,41 @@ def deviation(samples: Array) -> Array:
     return samples.std(axis=0, ddof=1) if len(samples) > 1 else np.zeros(samples.shape[1:])
 
 
-class Predictions(Sequence[Result], Generic[Result]):
+def mean(values: Sequence[float] | Array) -> float:
+    """Return the mean; NaN for none."""
+    return float(np.mean(values)) if len(values) else math.nan
+
+
+class Predictions(Sequence[Own], Generic[Own]):
     """Results of a list of inputs, in their order."""
 
-    def __init__(self, results: Iterable[Result]) -> None:
+    def __init__(self, results: Iterable[Own]) -> None:
         self._results = list(results)
 
     def __len__(self) -> int:
         return len(self._results)
 
     @overload
-    def __getitem__(self, index: int) -> Result: ...
+    def __getitem__(self, index: int) -> Own: ...
     @overload
-    def __getitem__(self, index: slice) -> Predictions[Result]: ...
-    def __getitem__(self, index: int | slice) -> Result | Predictions[Result]:
+    def __getitem__(self, index: slice) -> Predictions[Own]: ...
+    def __getitem__(self, index: int | slice) -> Own | Predictions[Own]:
         return Predictions(self._results[index]) if isinstance(index, slice) else self._results[index]
 
     def __repr__(self) -> str:
         return "\n".join(map(repr, self._results))
+
+    def _repr_html_(self) -> str:
+        """Return a table of the first results for a notebook."""
+        more = len(self) - SHOWN
+        note = f"{len(self)} results" + (f", the first {SHOWN} of them" if more > 0 else "")
+        return tables.as_html([result.row() for result in self._results[:SHOWN]], note)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a table with a row for each input; see [`Result.row`][hf_bam.prediction.Result.row]."""
+        import pandas as pd
+
+        return pd.DataFrame([result.row() for result in self._results])
 
     @property
     def num_samples(self) -> Array:

@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import distributed
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
-from .inputs import Text, chunks
+from .inputs import chunks
 
 if TYPE_CHECKING:
-    from .predictor import Predictor
+    from .base import BasePredictor
 
 
-def run(predictor: Predictor, items: Iterable[Text], method: str = "predict") -> Iterator[Any]:
+WITH_FEATURES = ("features", "ood_scores")
+"""Methods of a head that need features, whatever was fitted."""
+
+
+def run(predictor: BasePredictor[Any], items: Iterable[Any], method: str = "predict") -> Iterator[Any]:
     """Yield what a method of the predictor's head returns for each input, in order."""
-    head = predictor.head(features=method != "predict")
+    head = predictor.head(features=method in WITH_FEATURES)
     total = len(items) if isinstance(items, list) else None
     disable = None if predictor.progress is None else not predictor.progress
     with tqdm(total=total, unit="input", disable=disable, leave=False) as bar:
@@ -28,7 +32,7 @@ def run(predictor: Predictor, items: Iterable[Text], method: str = "predict") ->
             yield from results
 
 
-def run_everywhere(predictor: Predictor, items: list[Text], method: str) -> list[Any]:
+def run_everywhere(predictor: BasePredictor[Any], items: list[Any], method: str) -> list[Any]:
     """Return all results of `run`; in a distributed run every process computes its part of them and gets all."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return list(run(predictor, items, method))
@@ -41,7 +45,7 @@ def run_everywhere(predictor: Predictor, items: list[Text], method: str) -> list
 
 
 def sorted_batches(
-    function: Callable[[list[Text]], Sequence[Any]], items: list[Text], lengths: Sequence[int], size: int
+    function: Callable[[list[Any]], Sequence[Any]], items: list[Any], lengths: Sequence[int], size: int
 ) -> list[Any]:
     """Return the results of some inputs, in their order, from batches of similar length."""
     order = sorted(range(len(items)), key=lambda index: lengths[index])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from ..fields import check_fields, setting
 
@@ -47,6 +47,11 @@ class Settings:
     generation: dict[str, Any] = field(default_factory=dict)
     """Generation: arguments of `generate`."""
 
+    pooling: str = setting("mean", choices=("mean", "first", "last"))
+    """Embeddings: `"mean"` of the hidden states of all tokens, or the state of the `"first"` or the `"last"` one."""
+    normalize: bool = False
+    """Embeddings: scale every sample, and their mean, to length 1."""
+
     def __post_init__(self) -> None:
         check_fields(self)
 
@@ -54,3 +59,63 @@ class Settings:
     def probabilities(self) -> tuple[Any, ...]:
         """Settings on which the probabilities of a prediction depend."""
         return (self.num_samples, self.temperature, self.adaptive, self.max_length)
+
+
+class FurtherSettings(TypedDict, total=False):
+    """Fields of `Settings` that are not arguments of a predictor by name."""
+
+    threshold: float
+    paired: bool
+    temperature: float
+    adaptive: bool
+    error: float
+    level: float
+    allow_empty: bool
+    max_answer_tokens: int
+    stride: int
+    n_best: int
+    null_answer: bool
+    null_threshold: float
+    hypotheses: int
+    generation: dict[str, Any]
+    pooling: str
+    normalize: bool
+
+
+class SettingChanges(FurtherSettings, total=False):
+    """Keywords of `Predictor.with_settings`: all fields of `Settings`."""
+
+    num_samples: int
+    max_length: int
+    seed: int | None
+
+
+class PredictorOptions(FurtherSettings, total=False):
+    """Further keywords of [`BamPredictor`][hf_bam.BamPredictor]."""
+
+    head: str | None
+    batch_size: int
+    seed: int | None
+    max_length: int | None
+    progress: bool | None
+
+
+class LoadingOptions(PredictorOptions, total=False):
+    """Keywords of `Predictor.from_pretrained`: those of the predictor and of transformers' `from_pretrained`."""
+
+    num_samples: int
+    cache_dir: str
+    force_download: bool
+    local_files_only: bool
+    revision: str
+    subfolder: str
+    token: str | bool
+    device_map: Any
+    dtype: Any
+
+
+class BamLoadingOptions(LoadingOptions, total=False):
+    """Keywords of `BamPredictor.from_pretrained`."""
+
+    dropout: float | None
+    token_budget: int

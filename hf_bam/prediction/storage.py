@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import transformers
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.hub import cached_file
 
+from .. import models
 from ..attention.interface import NAME
 from ..fields import check_fields, from_fields
 from ..patching.state import base_model, find_patches, patch_of
 from .calibration import FILE, Calibration
-from .samplers import Ensemble
+from .samplers import Bam, Dropout, Ensemble, Plain, Sampler
 from .settings import Settings
 
 if TYPE_CHECKING:
     from .predictor import Predictor
 
-Kind = TypeVar("Kind", bound="Predictor")
+Kind = TypeVar("Kind", bound="Predictor[Any]")
+POOLING = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "lasttoken"}
+"""Ways of pooling in files of sentence-transformers."""
 LOCATION = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
 LOADING = (*LOCATION, "device_map", "dtype")
 """Keywords of transformers' `from_pretrained`: for the location of files, and for the model."""
@@ -50,7 +54,7 @@ class About:
         from_fields(Settings, self.settings)
 
     @classmethod
-    def of(cls, predictor: Predictor) -> About:
+    def of(cls, predictor: Predictor[Any]) -> About:
         """Return the description of a predictor."""
         root, sampler = base_model(predictor.sampler.model), predictor.sampler
         architecture, options = (
@@ -81,6 +85,18 @@ class Stored:
     about: About | None
     options: dict[str, Any]
 
+    def sampler(self, dropout: float | None = None) -> Sampler:
+        """Return the sampler that was saved, or else Bayesian attention for a patched model and one pass for others.
+
+        Args:
+            dropout: rate of Monte Carlo dropout, in place of the saved one.
+        """
+        saved = self.about.sampler if self.about else {}
+        if find_patches(self.model) and saved.get("name") != "Plain":
+            return Bam(self.model, dropout=saved.get("dropout") if dropout is None else dropout)
+        rate = saved.get("rate") if dropout is None else dropout
+        return Plain(self.model) if rate is None and saved.get("name") != "Dropout" else Dropout(self.model, rate=rate)
+
     def calibrate(self, predictor: Kind) -> Kind:
         """Give a predictor the stored calibration, as far as it holds for its settings, and return it."""
         holds = self.about is not None and self.about.probabilities == About.of(predictor).probabilities
@@ -88,7 +104,7 @@ class Stored:
         return predictor
 
 
-def save(predictor: Predictor, folder: str | os.PathLike[str], **options: Any) -> None:
+def save(predictor: Predictor[Any], folder: str | os.PathLike[str], **options: Any) -> None:
     """Write the folder of a predictor; `options` are those of the model's `save_pretrained`."""
     if isinstance(predictor.sampler, Ensemble):
         raise ValueError("An ensemble has several models; save each of them with its save_pretrained.")
@@ -105,20 +121,49 @@ def load(name_or_path: str | os.PathLike[str], options: dict[str, Any]) -> Store
     """
     loading = {name: options.pop(name) for name in LOADING if name in options}
     location = {name: loading[name] for name in LOCATION if name in loading}
-    path = cached_file(name_or_path, FILE, _raise_exceptions_for_missing_entries=False, **location)
-    calibration, about = (Calibration(), None) if path is None else read(path)
+    calibration, about = find(name_or_path, location)
     if about is not None:
         architecture, bayesian = about.architecture, about.bayesian
         options = {"head": about.head, **about.settings, **options}
     else:
         config = AutoConfig.from_pretrained(name_or_path, **location)
         architecture, bayesian = (config.architectures or [""])[0], hasattr(config, NAME)
-    cls = getattr(transformers, architecture, None)
+        if architecture.endswith("Model"):
+            options = {**sentence_options(name_or_path, location), **options}
+    cls = getattr(transformers, architecture, None) or getattr(models, architecture, None)
     if cls is None:
         raise ValueError(f"{name_or_path} was saved from a {architecture!r}, which transformers does not have.")
     model = cls.from_pretrained(name_or_path, **({"attn_implementation": NAME} if bayesian else {}), **loading)
-    tokenizer = AutoTokenizer.from_pretrained(name_or_path, **location)
+    reads_images = model.main_input_name == "pixel_values"
+    tokenizer = (AutoImageProcessor if reads_images else AutoTokenizer).from_pretrained(name_or_path, **location)
     return Stored(model.eval(), tokenizer, calibration, about, options)
+
+
+def sentence_options(name_or_path: str | os.PathLike[str], location: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of embeddings of a model of sentence-transformers; none for other models."""
+
+    def content(name: str) -> Any:
+        path = cached_file(name_or_path, name, _raise_exceptions_for_missing_entries=False, **location)
+        return None if path is None else json.loads(Path(path).read_text(encoding="utf-8"))
+
+    options: dict[str, Any] = {}
+    for module in content("modules.json") or ():
+        kind = module["type"].rpartition(".")[2]
+        if kind == "Normalize":
+            options["normalize"] = True
+        elif kind == "Pooling":
+            modes = content(f"{module['path']}/config.json") or {}
+            named = [name for key, name in POOLING.items() if modes.get(key) or modes.get("pooling_mode") == name]
+            if len(named) != 1:
+                raise ValueError(f"{name_or_path} pools its tokens in another way than by {', '.join(POOLING)}.")
+            options["pooling"] = {"cls": "first", "lasttoken": "last"}.get(named[0], named[0])
+    return options
+
+
+def find(name_or_path: str | os.PathLike[str], location: dict[str, Any]) -> tuple[Calibration, About | None]:
+    """Return the calibration of a folder or a repository, and the description of its predictor, if there are any."""
+    path = cached_file(name_or_path, FILE, _raise_exceptions_for_missing_entries=False, **location)
+    return (Calibration(), None) if path is None else read(path)
 
 
 def read(path: str) -> tuple[Calibration, About]:
@@ -130,7 +175,7 @@ def read(path: str) -> tuple[Calibration, About]:
         raise ValueError(f"{path} describes a predictor that this hf_bam does not know: {error}") from error
 
 
-def push(predictor: Predictor, repo_id: str, **options: Any) -> str:
+def push(predictor: Predictor[Any], repo_id: str, **options: Any) -> str:
     """Upload the folder of a predictor with the model card of its patched model; return the address of the commit."""
     model: Any = predictor.sampler.model
     patch_of(model)  # or an error: the card is that of a patched model

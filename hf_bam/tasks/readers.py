@@ -92,6 +92,13 @@ def read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
             yield Record(path, f"row {number}", row)
 
 
+def read_txt(path: Path, columns: Sequence[str] = ("text",)) -> Iterator[Record]:
+    """Yield the lines of a file as rows with the column `text`, empty ones too."""
+    _require(path, "the file", columns, ["text"])
+    for number, line in _lines(path):
+        yield Record(path, f"line {number}", {"text": line.rstrip("\r")})
+
+
 READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[Record]]] = {
     ".csv": read_csv,
     ".tsv": read_tsv,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
+
+from ..tasks.writers import finite
 
 # Numbers are decimal. Other forms that YAML 1.1 reads as a number, a boolean or a date (12:30:45, 1_000, 0x10, 007,
 # .inf, yes, 2020-01-01) are text.
@@ -74,7 +75,7 @@ def write_yaml(path: Path, content: dict[str, Any]) -> Path:
 
 def write_json(path: Path, content: Any) -> Path:
     """Write a file that any JSON reader takes: numbers that are not finite become null."""
-    return _write(path, json.dumps(_finite(content), indent=1, allow_nan=False) + "\n")
+    return _write(path, json.dumps(finite(content), indent=1, allow_nan=False) + "\n")
 
 
 def _write(path: Path, text: str) -> Path:
@@ -83,11 +84,3 @@ def _write(path: Path, text: str) -> Path:
     unfinished = path.with_name(f".{path.name}")
     unfinished.write_text(text, encoding="utf-8")
     return unfinished.replace(path)
-
-
-def _finite(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {name: _finite(value) for name, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from torch import Tensor
-from tqdm import tqdm
+from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
 from ..patching.state import patch_of
@@ -21,6 +21,8 @@ TERMS = ("loss", "task_loss", "kl", "consistency")
 SHOWN = {"loss": "loss", "task_loss": "task", "kl": "kl", "kl_weight": "weight", "consistency": "consistency"}
 SHOWN |= {"samples_per_second": "rows/s"}
 """Values of a line of the log that the progress bar shows, and their names there."""
+LINES = 20
+"""Lines about the training of a run, at most, where there is no terminal."""
 LATENT = ("latent_kl", "commitment", "perplexity")
 """Terms and values of latent variables of the memory, which few models have."""
 Log = Callable[[str], None]
@@ -44,6 +46,7 @@ class RunLogger:
         self.path, self.accelerator, self.names, self.log = path, accelerator, names, log
         self.seconds, self.examples, self.steps = 0.0, 0, 0
         self.terms: Tensor | float = 0.0
+        self.total, self.shown = total, step
         hidden = None if accelerator.is_main_process else True  # None: hidden where there is no terminal
         self.bar = tqdm(total=total, initial=step, unit="step", disable=hidden, dynamic_ncols=True)
         if accelerator.is_main_process:
@@ -81,15 +84,26 @@ class RunLogger:
         line |= values | {"samples_per_second": self.examples / self.seconds}
         shown = {short: f"{line[name]:.3g}" for name, short in SHOWN.items() if name in line}
         self.bar.set_postfix(shown, refresh=False)
+        self.show(step, shown)
         self.log_values(step, line)
         self.seconds, self.examples, self.steps, self.terms = 0.0, 0, 0, torch.zeros_like(self.terms)
 
-    def log_values(self, step: int, values: dict[str, Any]) -> None:
-        """Write a line to the log and to the trackers."""
+    def show(self, step: int, values: dict[str, str]) -> None:
+        """Show a line in place of the progress bar where there is no terminal, about twenty of them in a run."""
+        if self.bar.disable and (step - self.shown >= self.total / LINES or step == self.total):
+            self.shown = step
+            self.log_text(f"step {step} of {self.total}:  " + "  ".join(f"{key} {own}" for key, own in values.items()))
+
+    def log_values(self, step: int, values: dict[str, Any], group: str = "train") -> None:
+        """Write a line to the log and to the trackers, where names are `train/loss` and `eval/accuracy`.
+
+        Args:
+            group: beginning of the names in the trackers.
+        """
         if self.accelerator.is_main_process:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"step": step, **values}) + "\n")
-        self.accelerator.log(values, step=step)
+        self.accelerator.log({f"{group}/{name}": value for name, value in values.items()}, step=step)
 
     def log_text(self, text: str) -> None:
         """Show a line of text above the progress bar."""

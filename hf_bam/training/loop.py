@@ -243,7 +243,7 @@ class Loop:
         else:
             state.waited += 1
             state.stopped = patience is not None and state.waited >= patience
-        self.logger.log_values(step, scores)
+        self.logger.log_values(step, scores, "eval")
         text = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
         self.logger.log_text(f"step {step}, epoch {step / len(self.batches):.2f}:  {text}{'  (best)' * better}")
         return better

@@ -21,6 +21,7 @@ from .assessment import Assessment
 from .batching import padding
 from .building import build
 from .checkpoints import Checkpoints
+from .environment import environment
 from .evaluation import BestModelTracker, Evaluator, holdout_split, subsample
 from .files import write_json
 from .folder import Folder, on_main
@@ -125,6 +126,9 @@ class Run:
             scores = {name: own | further.get(name, {}) for name, own in scores.items()}
         if self.recipe.num_samples:
             found = assessment.uncertainty(data.evaluation, data.ood, members=self.members.load(model))
+        assessment.write({**data.evaluation, **data.test}, found)
+        final = {f"{part}/{name}": value for part, own in scores.items() for name, value in own.items()}
+        self.accelerator.log(final, step=about["steps"])
         trained = Trained(model, tokenizer, data, found)
         tables_by_set = {name: found.table for name, found in trained.uncertainty.items()}
         result = Result(self.task.name, self.folder, scores, tables_by_set, about, trained)
@@ -185,7 +189,7 @@ class Run:
             about={name: self.job.to_dict()[name] for name in fixed} | {"data": self.identity["data"]},
             log=self.log,
         )
-        self.log(self.describe(loop))
+        self.log(f"{environment(self.accelerator)}\n{self.describe(loop)}")
         Folder(self.folder).begin(self.job, overwrite)
         self.accelerator.init_trackers("hf_bam", {key: str(value) for key, value in self.job.to_dict().items()})
         start = time.perf_counter()

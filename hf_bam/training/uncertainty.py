@@ -30,10 +30,14 @@ class Uncertainty:
     Attributes:
         table: a row for each method.
         comparison: predictions of the methods, for classification.
+        measured: indices of the rows that were predicted.
+        sampled: results of these rows by samples; None without a method that samples.
     """
 
     table: list[Row]
     comparison: Comparison | None = None
+    measured: Sequence[int] = ()
+    sampled: Sequence[Any] | None = None
 
     def __str__(self) -> str:
         return tables.as_text(self.table) if self.comparison is None else str(self.comparison)
@@ -73,18 +77,24 @@ def measure_uncertainty(
     predictors = make_predictors(task, model, tokenizer, recipe, members)
     for predictor in predictors.values():
         predictor.calibration = Calibration(novelty=novelty)
-    methods: dict[str, Predictor | Predicted] = {**predictors}
-    if deterministic is not None:
-        methods[deterministic_name(model)] = deterministic.select(measured)
     rows = rows.select(measured)
     inputs, labels = task.inputs(rows), task.labels(rows)
+    known = {} if deterministic is None else {deterministic_name(model): deterministic.select(measured)}
+    methods = {name: known.get(name) or predicted(predictor, inputs) for name, predictor in predictors.items()}
+    sampled: dict[str, Any] = {"measured": measured, "sampled": [*(own.results for own in methods.values()), None][1]}
     if labels is not None:
         others = None if ood is None else task.inputs(ood.select(measured_rows(task, ood, recipe)))
         fitted = None if held_out is None else labelled(task, held_out)
         comparison = with_temperatures(compare(methods, inputs, labels, ood=others, held_out=fitted, alpha=alpha))
-        return Uncertainty(comparison.table, comparison)
-    results = {name: Predictions(predict(method, inputs)[0]) for name, method in methods.items()}
-    return Uncertainty([{"method": name, **task.measures(rows, own)} for name, own in results.items()])
+        return Uncertainty(comparison.table, comparison, **sampled)
+    measures = {name: task.measures(rows, Predictions(own.results)) for name, own in methods.items()}
+    return Uncertainty([{"method": name, **own} for name, own in measures.items()], **sampled)
+
+
+def predicted(predictor: Predictor[Any], inputs: list[Any]) -> Predicted:
+    """Return the results of a predictor and the seconds that they took."""
+    results, seconds = predict(predictor, inputs)
+    return Predicted(predictor, results, seconds)
 
 
 def labelled(task: Task, rows: Dataset) -> tuple[list[Any], list[Any]]:

@@ -138,3 +138,22 @@ def test_generated_code_trains():
         losses.append(out.task_loss.item())
     assert losses[-1] < losses[0] - 0.1
     assert model.bam_step.item() == 30
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_predictor_of_a_compiled_model(mode, in_place, tokenizer):
+    """The samples of the model that is not compiled, in one mode and the other, also with novelty."""
+    model = hf_bam.patch(bert(vocab_size=len(tokenizer), initializer_range=0.3, num_hidden_layers=1), k=1.0).eval()
+    texts = [f"film {i} and {i % 3}" for i in range(40)]
+    options = {"num_samples": 3, "progress": False}
+    expected = hf_bam.BamPredictor(model, tokenizer, **options).fit(texts, false_alarms=0.3)(texts[:2])
+    if in_place:
+        model.compile(backend="eager")
+    wrapped = model if in_place else torch.compile(model, backend="eager")
+    getattr(model, mode)()
+    predictor = hf_bam.BamPredictor(wrapped, tokenizer, **options)
+    np.testing.assert_allclose(predictor(texts[:2]).samples, expected.samples, atol=1e-5)
+    found = predictor.fit(texts, false_alarms=0.3)(texts[:2])
+    assert [one.novelty.score for one in found] == pytest.approx([one.novelty.score for one in expected], rel=1e-3)
+    assert model.training == (mode == "train")

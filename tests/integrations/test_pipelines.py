@@ -111,3 +111,56 @@ def test_an_unsupported_model_raises(tokenizer):
     plain = bert(vocab_size=len(tokenizer), **SIZES)
     with pytest.raises(ValueError, match="not patched"):
         pipeline("bam-text-classification", model=plain, tokenizer=tokenizer, device="cpu")("text")
+
+
+@pytest.fixture
+def saved(tokenizer, tmp_path):
+    """Folder of a predictor with prediction sets."""
+    model = hf_bam.patch(bert(vocab_size=len(tokenizer), **SIZES), k=1.0)
+    predictor = BamPredictor(model, tokenizer, num_samples=4, progress=False)
+    predictor.conformal([f"film {i}" for i in range(30)], [i % 3 for i in range(30)])
+    predictor.save_pretrained(tmp_path)
+    return str(tmp_path), predictor
+
+
+def test_a_folder_gives_the_bayesian_model_and_its_calibration(saved, log):
+    folder, predictor = saved
+    classify = pipeline("bam-text-classification", model=folder, device="cpu", batch_size=2)
+    texts = [*TEXTS, "one more film"]
+    expected = predictor(texts)
+    results = classify(texts)
+    assert [result["prediction_set"] for result in results] == [result.prediction_set for result in expected]
+    assert [result["epistemic"] for result in results] == pytest.approx([r.epistemic for r in expected], abs=1e-6)
+    assert [result["num_samples"] for result in classify(text for text in texts)] == [4, 4, 4]
+    assert "prediction_set" not in classify(texts[0], num_samples=3)  # it holds for four samples
+    assert "loaded as a plain one" not in log.text
+
+
+def test_pairs_and_the_first_labels(saved):
+    folder, predictor = saved
+    classify = pipeline("bam-text-classification", model=folder, device="cpu", top_k=None)
+    (expected,) = predictor([(TEXTS[0], TEXTS[1])])
+    results = [
+        classify({"text": TEXTS[0], "text_pair": TEXTS[1]}),
+        classify(TEXTS[0], text_pair=TEXTS[1]),
+        classify([TEXTS[0]], text_pair=[TEXTS[1]])[0],
+        classify((TEXTS[0], TEXTS[1])),
+    ]
+    means = expected.samples.mean(axis=0)
+    for result in results:
+        assert result["probability"] == pytest.approx(expected.probability, abs=1e-6)
+        assert [own["probability"] for own in result["top_k"]] == pytest.approx(sorted(means, reverse=True), abs=1e-6)
+    assert len(classify(TEXTS[0], top_k=2)["top_k"]) == 2
+    assert results[0]["top_k"][0] == pytest.approx(
+        {"label": results[0]["label"], "probability": results[0]["probability"], "std": results[0]["std"]}
+    )
+
+
+def test_a_name_on_the_hub(tokenizer, hub):
+    model = hf_bam.patch(bert(vocab_size=len(tokenizer), **SIZES), k=1.0)
+    BamPredictor(model, tokenizer, num_samples=3).push_to_hub("somebody/tiny")
+    result = pipeline("bam-text-classification", model="somebody/tiny", device="cpu")(TEXTS[0])
+    expected = BamPredictor(model, tokenizer, num_samples=3, progress=False)(TEXTS[0])[0]
+    assert result["num_samples"] == 3
+    assert result["epistemic"] == pytest.approx(expected.epistemic, abs=1e-6)
+    assert BamPredictor.from_pretrained("somebody/tiny", progress=False)(TEXTS[0])[0].label == result["label"]

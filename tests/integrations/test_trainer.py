@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, TrainingArguments, default_data_collator
 
@@ -181,3 +182,17 @@ def test_seq2seq_trainer_trains_and_generates(tmp_path):
     inputs = {name: values for name, values in default_data_collator(data).items() if name != "labels"}
     expected = trainer.model.generate(**inputs, max_new_tokens=6).numpy()
     assert np.array_equal(generated[:, : expected.shape[1]], expected)
+
+
+def test_its_own_model_card_has_the_tags_of_the_patched_model(tmp_path, data):
+    trainer = make_trainer(tmp_path, data)
+    trainer.create_model_card(tags="mine")
+    tags = ModelCard.load(tmp_path / "README.md").data.tags
+    assert {"mine", "hf_bam", "bayesian-attention"} <= set(tags)
+    model = hf_bam.unpatch(trainer.model)
+    assert model.model_tags is None
+    model.add_model_tags("theirs")
+    hf_bam.unpatch(hf_bam.patch(model))
+    assert model.model_tags == ["theirs"]
+    trainer.create_model_card(tags="mine")  # of a plain model; the tags of the card that is there are kept
+    assert ModelCard.load(tmp_path / "README.md").data.tags[0] == "mine"

@@ -57,6 +57,27 @@ def test_the_saved_model_has_the_scores(bayesian, tokenizer, data_folder):
     assert [line.split("\t")[1] for line in written] == predicted
 
 
+def test_prediction_files_have_the_uncertainty_of_the_samples(bayesian, data_folder):
+    """All rows of labelled and unlabelled sets, with the numbers of a predictor of the saved model."""
+    columns = ["idx", "text", "label", "prediction", "probability", "std", "entropy", "aleatoric", "epistemic"]
+    predictor = hf_bam.BamPredictor.from_pretrained(bayesian / "model", num_samples=3, max_length=64, progress=False)
+    for name, number in {"validation": 14, "test": 2}.items():
+        lines = (bayesian / "predictions" / f"{name}.jsonl").read_text().splitlines()
+        found = [json.loads(line) for line in lines]
+        assert list(found[0]) == [*columns, "num_samples", "truncated"]
+        want = predictor([row["text"] for row in found])
+        assert len(want) == number
+        assert [row["prediction"] for row in found] == [result.label for result in want]
+        for column in columns[4:]:
+            expected = [getattr(result, column) for result in want]
+            assert [row[column] for row in found] == pytest.approx(expected, abs=1e-5)
+        assert found[0]["num_samples"] == 3
+    with (data_folder / "validation.csv").open() as file:
+        labels = [row["label"] for row in csv.DictReader(file)]
+    rows = (bayesian / "predictions" / "validation.jsonl").read_text().splitlines()
+    assert [json.loads(line)["label"] for line in rows] == labels
+
+
 def test_files(bayesian):
     names = {str(path.relative_to(bayesian)) for path in bayesian.rglob("*") if path.is_file()}
     assert names >= {"config.yaml", "log.jsonl", "results.json", "report/validation/report.html"}

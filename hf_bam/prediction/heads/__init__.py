@@ -4,12 +4,18 @@ A new kind of output is a file with a result and a [`Head`][hf_bam.prediction.he
 import samplers, settings and results of this package, and the metrics of `hf_bam.evaluation`.
 """
 
+from transformers import PreTrainedModel
+
+from ...patching.state import base_model
 from .base import Head, labels_of
 from .classification import Classification, SequenceClassification
-from .generation import GeneratedToken, Generation, TextGeneration
+from .embeddings import Embedding, TextEmbedding
+from .generation import TextGeneration
+from .images import ImageClassification
 from .multilabel import MultiLabel, MultiLabelClassification
 from .questions import Answer, Candidate, QuestionAnswering
 from .regression import Regression, TextRegression
+from .texts import GeneratedToken, Generation
 from .tokens import Token, TokenClassification, Tokens
 
 HEADS: dict[str, type[Head]] = {
@@ -19,14 +25,23 @@ HEADS: dict[str, type[Head]] = {
     "tokens": TokenClassification,
     "question-answering": QuestionAnswering,
     "generation": TextGeneration,
+    "embeddings": TextEmbedding,
 }
-"""Heads by name."""
+"""Heads by name, for models that read texts."""
+
+
+def head_class(name: str, model: PreTrainedModel) -> type[Head]:
+    """Return the head of this name for a model, which may classify images."""
+    reads_images = base_model(model).main_input_name == "pixel_values"
+    return ImageClassification if reads_images and name == "classification" else HEADS[name]
+
 
 __all__ = [
     "HEADS",
     "Answer",
     "Candidate",
     "Classification",
+    "Embedding",
     "GeneratedToken",
     "Generation",
     "Head",
@@ -34,5 +49,6 @@ __all__ = [
     "Regression",
     "Token",
     "Tokens",
+    "head_class",
     "labels_of",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,10 +16,10 @@ from ...attention.noise import new_seed
 from ...patching.state import base_model
 from ..batched import Inputs
 from ..calibration import Calibration
-from ..features import features_of, stacked
-from ..inputs import Text, content_seed, tokenize
+from ..features import features_of, layer_features, stacked
+from ..inputs import Text, content_seed, texts_of, tokenize
 from ..results import Array
-from ..samplers import Sampler
+from ..samplers import Sampler, mean_mode
 from ..settings import Settings
 
 NOT_FITTED = Calibration()
@@ -52,6 +52,13 @@ class Head(ABC):
         self.calibration = calibration
         self.num_samples = min(settings.num_samples, sampler.limit or settings.num_samples)
         self.seed = new_seed() if settings.seed is None else settings.seed
+
+    @classmethod
+    def read(cls, inputs: Any, columns: tuple[str, ...] | None, allow_empty: bool) -> Iterator[Any]:
+        """Return the inputs one by one, checked as they are read; `columns` are those of the head by default."""
+        if columns is None:
+            return texts_of(inputs, cls.columns, cls.optional, allow_empty=allow_empty)
+        return texts_of(inputs, columns, allow_empty=allow_empty)
 
     @property
     def labels(self) -> list[str]:
@@ -148,6 +155,16 @@ class Head(ABC):
         return as_array((logits / self.settings.temperature).softmax(dim=-1))
 
 
+def encoder_features(head: Head, batch: Sequence[Text]) -> list[dict[str, Array]]:
+    """Return mean hidden states of the encoder, or of a decoder that reads the input, by name, (D,) each."""
+    inputs, _, _ = head.encode(batch, padding_side="right")
+    model = base_model(head.sampler.deterministic)
+    reader = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
+    with mean_mode(model):
+        output = reader(**inputs, output_hidden_states=True)
+    return vectors(layer_features(output, inputs.get("attention_mask")))
+
+
 def labels_of(model: PreTrainedModel) -> list[str]:
     """Return the names of the classes in the order of their indices."""
     names = model.config.id2label
@@ -156,7 +173,7 @@ def labels_of(model: PreTrainedModel) -> list[str]:
 
 def check_finite(outputs: Array) -> None:
     """Raise `ValueError` when some of the outputs, (S, B, ...), are not finite."""
-    finite = np.isfinite(outputs).all(axis=(0, *range(2, outputs.ndim)))  # (B,)
+    finite = np.asarray(np.isfinite(outputs).all(axis=(0, *range(2, outputs.ndim))))  # (B,)
     if not finite.all():
         raise ValueError(f"{(~finite).sum()} of {len(finite)} outputs are not finite: training has diverged.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,12 +15,12 @@ from ...evaluation.ood import class_scores
 from ..adaptive import decide_early, schedule
 from ..batched import Inputs
 from ..inputs import Text, content_uniform
-from ..results import Array, Fitted, Uncertainty, uncertainties
+from ..results import UNCERTAINTY, Array, Result, Uncertainty, uncertainties
 from .base import Head, as_array, as_rows
 
 
 @dataclass(frozen=True, repr=False)
-class Classification(Fitted, Uncertainty):
+class Classification(Result, Uncertainty):
     """A label of a text.
 
     Attributes:
@@ -38,6 +39,8 @@ class Classification(Fitted, Uncertainty):
     prediction_set: list[str] | None = None
     answered: bool | None = None
     alignments: Array | None = field(default=None, repr=False)
+    predicted: ClassVar[str] = "label"
+    columns: ClassVar[tuple[str, ...]] = (*UNCERTAINTY, "prediction_set", "answered", "num_samples", "truncated")
 
     @property
     def prediction(self) -> int:

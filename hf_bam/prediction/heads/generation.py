@@ -1,10 +1,11 @@
-"""Generation: the text of the deterministic model, and its uncertainty over the samples."""
+"""Generation: the text of the deterministic model or a given one, and its uncertainty over the samples."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,69 +16,13 @@ from ...attention.layer import BamLayer
 from ...evaluation.metrics import pairwise_agreement
 from ...patching.state import base_model
 from ..batched import Inputs
-from ..features import layer_features
-from ..inputs import Text
-from ..results import Array, Fitted, deviation
+from ..inputs import Text, tokenize
+from ..results import Array, deviation, mean
 from ..samplers import mean_mode, seeded
-from .base import Head, as_array, check_finite, vectors
+from .base import Head, as_array, check_finite, encoder_features
+from .texts import GeneratedToken, Generation
 
 LOGITS_AT_ONCE = 2**26
-
-
-@dataclass(frozen=True)
-class GeneratedToken:
-    """A token of a generated text, with its uncertainty given the tokens before it.
-
-    Attributes:
-        probability: mean of its probability over the samples.
-        std: standard deviation of its probability over the samples.
-        entropy: total uncertainty of the distribution over the vocabulary, in nats.
-        aleatoric: aleatoric part of it.
-        epistemic: epistemic part of it.
-    """
-
-    text: str
-    probability: float
-    std: float
-    entropy: float
-    aleatoric: float
-    epistemic: float
-
-
-@dataclass(frozen=True, repr=False)
-class Generation(Fitted):
-    """A generated text.
-
-    Attributes:
-        text: output of the deterministic model.
-        probability: geometric mean of the token probabilities under the average of the samples.
-        entropy: total uncertainty, mean over the tokens.
-        aleatoric: aleatoric part of it.
-        epistemic: epistemic part of it.
-        hypotheses: further texts, each generated from one sample.
-        agreement: mean token overlap (F1) between the hypotheses; NaN without any.
-        truncated: the input is longer than `max_length`.
-        samples: (S, L) probability of every token in every sample.
-        alignments: (S, L, source tokens) weights of the source tokens at every token in every sample of a latent
-            alignment, one of them 1 for family="categorical"; None for other families.
-    """
-
-    text: str
-    probability: float
-    entropy: float
-    aleatoric: float
-    epistemic: float
-    tokens: list[GeneratedToken]
-    hypotheses: list[str]
-    agreement: float
-    truncated: bool
-    num_samples: int
-    samples: Array = field(repr=False)
-    alignments: Array | None = field(default=None, repr=False)
-
-    @property
-    def prediction(self) -> str:
-        return self.text
 
 
 class TextGeneration(Head):
@@ -93,29 +38,76 @@ class TextGeneration(Head):
 
     def features(self, batch: Sequence[Text]) -> list[dict[str, Array]]:
         """Return mean hidden states of the encoder, or of a decoder that reads the input, by name, (D,) each."""
-        inputs, _, _ = self.encode(batch, padding_side="right")
-        model = base_model(self.sampler.deterministic)
-        reader = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
-        with mean_mode(model):
-            output = reader(**inputs, output_hidden_states=True)
-        return vectors(layer_features(output, inputs.get("attention_mask")))
+        return encoder_features(self, batch)
 
     def predict(self, batch: Sequence[Text]) -> list[Generation]:
         model = self.sampler.model
-        seq2seq = bool(model.config.is_encoder_decoder)
-        # A decoder continues at the end of the prompt, so padding has to be on the left.
-        inputs, truncated, _ = self.encode(batch, **({} if seq2seq else {"padding_side": "left"}))
+        inputs, truncated, skip = self.prompts(batch)
         options, plain = self.settings.generation, self.sampler.deterministic
         samples_tokens = options.get("do_sample", model.generation_config.do_sample)
         seed = self.settings.seed if samples_tokens else None
         with mean_mode(plain), seeded(seed):
             ids: Tensor = plain.generate(**inputs, **options)
-        skip = 1 if seq2seq else inputs["input_ids"].shape[1]
         kept = self.up_to_end(ids, skip)  # (B, L)
-        seeds = self.seeds(batch)
-        scored = self.score(inputs, ids, skip, seeds)
         with seeded(seed):
-            texts = self.hypotheses(inputs, skip, seeds)
+            texts = self.hypotheses(inputs, skip, self.seeds(batch))
+        return self.results(batch, inputs, ids, kept, skip, texts, truncated)
+
+    def score_targets(self, batch: Sequence[tuple[str, str]]) -> list[Generation]:
+        """Return the scores of given texts, from pairs of an input and its target.
+
+        The noise is that of a generation from the same input.
+        """
+        sources = [source for source, _ in batch]
+        inputs, truncated, skip = self.prompts(sources)
+        targets, kept, cut = self.targets([target for _, target in batch])
+        model = self.sampler.model
+        if model.config.is_encoder_decoder:
+            first = torch.full_like(targets[:, :1], start_token(base_model(model)))
+        else:
+            first = inputs["input_ids"]
+        ids = torch.cat([first, targets], dim=1)
+        either = [one or other for one, other in zip(truncated, cut, strict=True)]
+        scored = self.results(sources, inputs, ids, kept, skip, [[] for _ in batch], either)
+        return [replace(one, text=target) for one, (_, target) in zip(scored, batch, strict=True)]
+
+    def prompts(self, batch: Sequence[Text]) -> tuple[Inputs, list[bool], int]:
+        """Return model inputs, which texts are truncated, and the number of ids before the first generated one."""
+        seq2seq = bool(self.sampler.model.config.is_encoder_decoder)
+        # A decoder continues at the end of the prompt, so padding has to be on the left.
+        inputs, truncated, _ = self.encode(batch, **({} if seq2seq else {"padding_side": "left"}))
+        return inputs, truncated, 1 if seq2seq else inputs["input_ids"].shape[1]
+
+    def targets(self, texts: list[str]) -> tuple[Tensor, Tensor, list[bool]]:
+        """Return the ids of given texts, (B, L), which of them are no padding, and which texts are truncated.
+
+        The text of an encoder-decoder model ends with its end token; the continuation of a decoder has no special
+        tokens.
+        """
+        seq2seq, limit = bool(self.sampler.model.config.is_encoder_decoder), self.settings.max_length
+        options: dict[str, Any] = {"text_target": texts} if seq2seq else {"text": texts, "add_special_tokens": False}
+        if self.tokenizer.pad_token_id is None:
+            raise ValueError("The tokenizer has no token for padding; set tokenizer.pad_token = tokenizer.eos_token.")
+        options |= {"padding": True, "padding_side": "right", "return_tensors": "pt", "verbose": False}
+        encoding = tokenize(self.tokenizer, **options)
+        device, lengths = self.sampler.model.device, encoding["attention_mask"].sum(dim=-1).tolist()
+        if 0 in lengths:
+            raise ValueError(f"The target {texts[lengths.index(0)]!r} has no tokens; there is nothing to score.")
+        ids, mask = (encoding[name][:, :limit].to(device) for name in ("input_ids", "attention_mask"))
+        return ids, mask.bool(), [length > limit for length in lengths]
+
+    def results(
+        self,
+        batch: Sequence[Text],
+        inputs: Inputs,
+        ids: Tensor,
+        kept: Tensor,
+        skip: int,
+        texts: list[list[str]],
+        truncated: list[bool],
+    ) -> list[Generation]:
+        """Return the results of a batch from its token ids, (B, skip + L), of which those of `kept`, (B, L), count."""
+        scored = self.score(inputs, ids, skip, self.seeds(batch))
         alignments = self.alignments(inputs, scored.pop("alignment", None))
         results = [
             self.result(ids[i, skip:], kept[i], {name: x[..., i, :] for name, x in scored.items()}, texts[i], cut)
@@ -133,7 +125,7 @@ class TextGeneration(Head):
         return is_end.long().cumsum(dim=-1) - is_end.long() == 0
 
     def score(self, inputs: Inputs, ids: Tensor, skip: int, seeds: Tensor) -> dict[str, Array]:
-        """Return the token probabilities of all samples, (S, B, L), and their entropies, (B, L).
+        """Return the log-probabilities of the tokens in all samples, (S, B, L), and their entropies, (B, L).
 
         Also the samples of a latent alignment, (S, B, L, source), of a model that has one.
         """
@@ -148,7 +140,7 @@ class TextGeneration(Head):
             output = self.sampler.draw(forced, number, seeds, start)
             logits = output["logits"][:, :, first : first + targets.shape[1]]
             log_p = (logits.float() / self.settings.temperature).log_softmax(dim=-1)  # (n, B, L, V)
-            chosen.append(log_p.gather(-1, targets[None, ..., None].expand(number, -1, -1, -1))[..., 0].exp())
+            chosen.append(log_p.gather(-1, targets[None, ..., None].expand(number, -1, -1, -1))[..., 0])
             entropies.append(torch.special.entr(log_p.exp()).sum(dim=-1))
             mean = log_p.exp().sum(dim=0) + (0 if mean is None else mean)
             alignments += [output["alignment"]] if "alignment" in output else []
@@ -158,7 +150,7 @@ class TextGeneration(Head):
         values = {"chosen": torch.cat(chosen), "entropy": total, "aleatoric": aleatoric}
         values |= {"alignment": torch.cat(alignments)} if alignments else {}
         scored = {name: as_array(value) for name, value in values.items()}
-        check_finite(scored["chosen"])
+        check_finite(np.exp(scored["chosen"]))
         return scored
 
     def forced(self, inputs: Inputs, ids: Tensor, skip: int) -> tuple[Inputs, int]:
@@ -191,20 +183,24 @@ class TextGeneration(Head):
     ) -> Generation:
         """Return the result of one input from its generated tokens, (L,), and their scores."""
         own = kept.cpu().numpy().astype(bool)
-        chosen = scored["chosen"][:, own]  # (S, l)
+        log_p = scored["chosen"][:, own]  # (S, l)
         total, aleatoric = scored["entropy"][own], scored["aleatoric"][own]
         epistemic = np.clip(total - aleatoric, 0, None)
-        own_ids = ids[kept].tolist()
+        own_ids, chosen, whole = ids[kept].tolist(), np.exp(log_p), log_p.sum(axis=-1)
         names = [self.tokenizer.decode([token]) for token in own_ids]
-        mean = chosen.mean(axis=0)
-        columns = (names, mean, deviation(chosen), total, aleatoric, epistemic)
+        columns = (chosen.mean(axis=0), deviation(chosen), total, aleatoric, epistemic)
+        logs = (log_p.mean(axis=0), deviation(log_p))
+        of_average = np.logaddexp.reduce(log_p, axis=0) - math.log(len(log_p))  # (l,)
         return Generation(
             text=self.tokenizer.decode(own_ids, skip_special_tokens=True),
-            probability=float(np.exp(np.log(np.clip(mean, 1e-300, None)).mean())) if len(mean) else math.nan,
-            entropy=_mean(total),
-            aleatoric=_mean(aleatoric),
-            epistemic=_mean(epistemic),
-            tokens=[GeneratedToken(name, *map(float, row)) for name, *row in zip(*columns, strict=True)],
+            probability=math.exp(mean(of_average)) if own_ids else math.nan,
+            entropy=mean(total),
+            aleatoric=mean(aleatoric),
+            epistemic=mean(epistemic),
+            log_probability=float(whole.mean()),
+            log_probability_std=float(deviation(whole)),
+            log_likelihood=float(np.logaddexp.reduce(whole) - math.log(len(whole))),
+            tokens=[GeneratedToken(name, *map(float, row)) for name, *row in zip(names, *columns, *logs, strict=True)],
             hypotheses=hypotheses,
             agreement=pairwise_agreement(hypotheses, metric="token_f1") if len(hypotheses) > 1 else math.nan,
             truncated=truncated,
@@ -213,5 +209,10 @@ class TextGeneration(Head):
         )
 
 
-def _mean(values: Array) -> float:
-    return float(values.mean()) if len(values) else math.nan
+def start_token(model: PreTrainedModel) -> int:
+    """Return the token with which a decoder starts."""
+    for config in (model.generation_config, model.config, getattr(model.config, "decoder", None)):
+        for name in ("decoder_start_token_id", "bos_token_id"):
+            if (token := getattr(config, name, None)) is not None:
+                return int(token)
+    raise ValueError(f"This {type(model).__name__} has no decoder_start_token_id; set it in its generation_config.")

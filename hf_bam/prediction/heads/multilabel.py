@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..inputs import Text
-from ..results import Array, Fitted, Uncertainty, uncertainties
+from ..results import Array, Result, Uncertainty, uncertainties
 from .base import Head, as_array
 
 
 @dataclass(frozen=True, repr=False)
-class MultiLabel(Fitted):
+class MultiLabel(Result):
     """Labels of a text, each an independent choice between yes and no.
 
     Attributes:
@@ -31,10 +31,18 @@ class MultiLabel(Fitted):
     truncated: bool
     num_samples: int
     samples: Array = field(repr=False)
+    columns: ClassVar[tuple[str, ...]] = ("num_samples", "truncated")
 
     @property
     def prediction(self) -> list[str]:
         return self.labels
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns: probabilities and deviations by label, and sums of the entropies over the labels."""
+        own = self.uncertainties.items()
+        sums = {name: sum(getattr(one, name) for _, one in own) for name in ("entropy", "aleatoric", "epistemic")}
+        named = {"probability": self.probabilities, "std": {label: one.std for label, one in own}}
+        return {"prediction": self.labels, **named, **sums, **super().row()}
 
 
 class MultiLabelClassification(Head):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from ...attention.noise import derive
 from ..inputs import Item, Text, chunks
-from ..results import Array, Fitted, Uncertainty, deviation, uncertainties
+from ..results import UNCERTAINTY, Array, Result, Uncertainty, deviation, uncertainties
 from .base import Head, as_array, check_finite
 from .spans import Spans, in_context, joined, null_position, window_spans, window_strides, windows
 
@@ -44,7 +44,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, repr=False)
-class Answer(Fitted, Uncertainty):
+class Answer(Result, Uncertainty):
     """The answer to a question; an empty string is "no answer".
 
     Attributes:
@@ -64,6 +64,7 @@ class Answer(Fitted, Uncertainty):
     null_probability: float
     null_odds: float
     samples: Array = field(repr=False)
+    columns: ClassVar[tuple[str, ...]] = (*UNCERTAINTY, "start", "end", "null_probability", "num_samples")
 
     @property
     def prediction(self) -> str:

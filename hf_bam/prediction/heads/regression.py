@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from ..inputs import Text
-from ..results import Array, Fitted, deviation
+from ..results import Array, Result, deviation
 from .base import Head, as_array, as_rows
 
 
 @dataclass(frozen=True, repr=False)
-class Regression(Fitted):
+class Regression(Result):
     """A number for a text.
 
     Attributes:
@@ -34,6 +35,7 @@ class Regression(Fitted):
     truncated: bool
     num_samples: int
     samples: Array = field(repr=False)
+    columns: ClassVar[tuple[str, ...]] = ("std", "low", "high", "num_samples", "truncated")
 
     @property
     def prediction(self) -> float:

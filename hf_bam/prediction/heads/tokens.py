@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..inputs import Text
-from ..results import Array, Fitted, Uncertainty, uncertainties
+from ..results import UNCERTAINTY, Array, Result, Uncertainty, mean, uncertainties
 from .base import Head
+
+TOKEN = ("text", "start", "end", "label", *UNCERTAINTY)
+"""Fields of a token in tables."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Token(Uncertainty):
 
 
 @dataclass(frozen=True, repr=False)
-class Tokens(Fitted):
+class Tokens(Result):
     """Labels of the tokens of a text.
 
     Attributes:
@@ -35,10 +39,18 @@ class Tokens(Fitted):
     truncated: bool
     num_samples: int
     samples: Array = field(repr=False)
+    columns: ClassVar[tuple[str, ...]] = ("num_samples", "truncated")
 
     @property
     def prediction(self) -> list[str]:
         return [token.label for token in self.tokens]
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns: the labels, means of the entropies over the tokens, and the tokens themselves."""
+        names = ("entropy", "aleatoric", "epistemic")
+        means = {name: mean([getattr(token, name) for token in self.tokens]) for name in names}
+        shown = [{name: value for name, value in asdict(token).items() if name in TOKEN} for token in self.tokens]
+        return {"prediction": self.prediction, **means, "tokens": shown, **super().row()}
 
 
 class TokenClassification(Head):

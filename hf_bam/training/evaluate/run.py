@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from ...prediction.calibration import FILE as CALIBRATION
 from ...prediction.calibration import NoveltyFit
 from ...prediction.defaults import longest
 from ...tasks.base import Task
+from ...tasks.writers import write_rows
 from .. import publishing
 from ..assessment import Assessment
 from ..building import packaged
@@ -70,6 +70,7 @@ def evaluate(
     options = {"held_out": rows.held_out, "novelty": evaluator.novelty, "alpha": evaluation.alpha}
     found = assessment.uncertainty(rows.labelled, rows.ood, **options)
     if output is not None:
+        assessment.write({name: own for name, own in rows.labelled.items() if found[name].comparison is None}, found)
         written = on_main(lambda: write(output, job, evaluation, scores, found, report))
         log("\nWritten: " + ", ".join(map(str, written)))
     return found
@@ -134,6 +135,5 @@ def write(
     pages = publishing.write_reports(found, output / "report") if report else []
     for name, own in found.items():
         if own.comparison is not None:
-            lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in own.comparison.predictions()]
-            (output / "predictions" / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+            write_rows(output / "predictions" / f"{name}.jsonl", own.comparison.predictions())
     return [write_json(output / FILE, {**about, "sets": sets}), output / "predictions", *pages]

@@ -1,0 +1,24 @@
+"""Device, processes and versions of packages of a run."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import torch
+from accelerate import Accelerator
+
+from .. import __version__
+
+PACKAGES = ("transformers", "torch", "accelerate", "datasets")
+"""Packages on which the numbers of a run depend, beside hf_bam."""
+
+
+def environment(accelerator: Accelerator) -> str:
+    """Return device, number of processes, precision and versions on one line."""
+    device = accelerator.device
+    unit = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} threads"
+    count = accelerator.num_processes
+    processes = f"{count} process{'es' if count > 1 else ''} on {device.type} ({unit})"
+    precision = {"no": "fp32"}.get(accelerator.mixed_precision, accelerator.mixed_precision)
+    versions = {"hf_bam": __version__, **{package: version(package) for package in PACKAGES}}
+    return ", ".join([processes, precision, *(f"{name} {number}" for name, number in versions.items())])
