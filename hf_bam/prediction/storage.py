@@ -11,6 +11,7 @@ import transformers
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.hub import cached_file
 
+from .. import models
 from ..attention.interface import NAME
 from ..fields import check_fields, from_fields
 from ..patching.state import base_model, find_patches, patch_of
@@ -113,7 +114,7 @@ def load(name_or_path: str | os.PathLike[str], options: dict[str, Any]) -> Store
     else:
         config = AutoConfig.from_pretrained(name_or_path, **location)
         architecture, bayesian = (config.architectures or [""])[0], hasattr(config, NAME)
-    cls = getattr(transformers, architecture, None)
+    cls = getattr(transformers, architecture, None) or getattr(models, architecture, None)
     if cls is None:
         raise ValueError(f"{name_or_path} was saved from a {architecture!r}, which transformers does not have.")
     model = cls.from_pretrained(name_or_path, **({"attn_implementation": NAME} if bayesian else {}), **loading)
