@@ -41,7 +41,7 @@ setup(
             "py.typed",
             "attention/backends/kernel/*",
             "demo/templates/*",
-            "evaluation/templates/*.j2",
+            "evaluation/templates/*",
             "integrations/templates/*.j2",
             "training/recipes/*.yaml",
         ]

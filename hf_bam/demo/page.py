@@ -34,7 +34,7 @@ EXAMPLES: dict[str, list[list[str]]] = {
     "generation": [["The old house stands near the river."]],
 }
 EMPTY = '<div class="bam-empty">The prediction and its uncertainty appear here.</div>'
-ABOUT = "Predictions of {name} with their uncertainty"
+ABOUT = "Predictions with their uncertainty, from samples of the attention"
 
 
 def gradio() -> Any:
@@ -78,10 +78,10 @@ def make_page(session: Session, *, title: str | None = None, examples: Sequence[
         examples: contents of the text fields to choose from.
     """
     gr = gradio()
-    title = title or Path(session.name).name
+    title = title or session.title
     fields, examples = FIELDS[session.kind], EXAMPLES[session.kind] if examples is None else examples
     with gr.Blocks(title=title, analytics_enabled=False) as page:
-        gr.HTML(_template_of_head(title, session), elem_classes="bam-head")
+        gr.HTML(_heading(title), elem_classes="bam-head")
         with gr.Row():
             with gr.Column(scale=2, min_width=300):
                 texts = [
@@ -120,10 +120,10 @@ def make_page(session: Session, *, title: str | None = None, examples: Sequence[
     return page
 
 
-def _template_of_head(title: str, session: Session) -> str:
+def _heading(title: str) -> str:
     environment = Environment(autoescape=True)
     text = "<h1>{{ title }}</h1><p>{{ about }}</p>"
-    return environment.from_string(text).render(title=title, about=ABOUT.format(name=session.name))
+    return environment.from_string(text).render(title=title, about=ABOUT)
 
 
 def launch(

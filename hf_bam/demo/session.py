@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from copy import copy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from transformers import AutoConfig
@@ -74,6 +75,11 @@ class Session:
         return cls(predictor, str(name_or_path))
 
     @property
+    def title(self) -> str:
+        """Short name of the model: that of the run if it is the folder of one."""
+        return title_of(self.name)
+
+    @property
     def kind(self) -> str:
         """Name of the head."""
         return self.predictor.head_name
@@ -113,3 +119,9 @@ class Session:
             predictor.sampler = Bam(with_noise(sampler.model, noise), sampler.token_budget, sampler.dropout)
         predictor.calibration = predictor.calibration.without_guarantees()
         return predictor
+
+
+def title_of(name: str) -> str:
+    """Return a short name of a model: that of the run if it is the folder of one."""
+    path = Path(name)
+    return path.resolve().parent.name if path.is_dir() and path.name == "model" else path.name

@@ -13,6 +13,7 @@ import yaml
 from jinja2 import Environment, PackageLoader
 
 from .page import gradio
+from .session import title_of
 
 MODEL = "model"
 """Folder of the model in a Space."""
@@ -40,9 +41,7 @@ def export(
     target, local = Path(folder), Path(model).is_dir()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ValueError(f"{target} exists and is not an empty folder; choose another one.")
-    name = Path(model).resolve().name if local else str(model)
-    if local and name == MODEL:  # the folder of a run
-        name = Path(model).resolve().parent.name
+    name = title_of(str(model)) if local else str(model)
     chosen = {"examples": examples and [list(row) for row in examples], "num_samples": num_samples}
     options = {"title": title or name, **{key: value for key, value in chosen.items() if value is not None}}
     header: dict[str, Any] = {

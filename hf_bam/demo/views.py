@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +18,7 @@ LEVEL = 0.9
 """Part of the samples within an interval."""
 MOST_ROWS = {"classification": 8, "question-answering": 6, "generation": 40, "regression": 1}
 """Strips that are shown, by kind."""
+NO_ANSWER = "no answer"
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class View:
 
     Attributes:
         before, headline, after: the prediction, within the context of a question or alone.
+        marked: the prediction is a part of the context.
         probability: probability of the prediction and the interval of its samples.
         strips: samples of the alternatives, and `ticks` under them.
         chosen_set: labels of the prediction set, or the ends of an interval; None where there is none.
@@ -85,6 +86,7 @@ class View:
     num_samples: int
     before: str = ""
     after: str = ""
+    marked: bool = False
     chosen_set: list[str] | None = None
     set_note: str = ""
     others: list[str] = field(default_factory=list)
@@ -117,7 +119,7 @@ def _label(predictor: Predictor, shown: Shown) -> dict[str, Any]:
     sets = predictor.calibration.sets
     note = _missing(shown, "prediction sets")
     if result.prediction_set is not None and sets is not None:
-        note = f"contains the true label of {1 - sets.alpha:.0%} of such inputs"
+        note = f"contains the true label of at least {100 * (1 - sets.alpha):.0f} % of such inputs"
     return {
         "headline": result.label,
         "probability": about(result.samples[:, result.prediction]),
@@ -131,17 +133,18 @@ def _label(predictor: Predictor, shown: Shown) -> dict[str, Any]:
 
 def _answer(predictor: Predictor, shown: Shown) -> dict[str, Any]:
     result: Answer = shown.result
-    context, best = shown.item[1], result.n_best[: MOST_ROWS["question-answering"]]
-    places = [(one.start, one.end) for one in best]
-    columns = zip(best, result.samples.T, strict=False)
+    context, chosen = shown.item[1], (result.start, result.end)
+    columns = list(zip(result.n_best, result.samples.T, strict=True))
+    own = next(samples for one, samples in columns if (one.start, one.end) == chosen)
     return {
         "before": context[: result.start] if result.answer else context,
-        "headline": result.answer or "no answer",
+        "headline": result.answer or NO_ANSWER,
         "after": context[result.end :] if result.answer else "",
-        "probability": f"{result.probability:.2f} ± {result.std:.2f}",
+        "marked": bool(result.answer),
+        "probability": about(own),
         "strips": [
-            strip(one.answer or "no answer", own, chosen=place == (result.start, result.end))
-            for (one, own), place in zip(columns, places, strict=True)
+            strip(one.answer or NO_ANSWER, samples, chosen=(one.start, one.end) == chosen)
+            for one, samples in columns[: MOST_ROWS["question-answering"]]
         ],
         "strips_title": "Probability of each answer",
     }
@@ -169,7 +172,11 @@ def _number(predictor: Predictor, shown: Shown) -> dict[str, Any]:
     scale = (low - margin, high + margin)
     intervals = predictor.calibration.intervals
     fitted = intervals is not None and shown.guarantees
-    note = f"contains {1 - intervals.alpha:.0%} of such targets" if intervals is not None and fitted else ""
+    note = (
+        f"contains at least {100 * (1 - intervals.alpha):.0f} % of such targets"
+        if intervals is not None and fitted
+        else ""
+    )
     return {
         "headline": format_value(result.value),
         "probability": f"± {result.std:.3g} over the samples",
@@ -211,7 +218,7 @@ def about(samples: Array) -> str:
     if len(samples) == 1:
         return f"{samples[0]:.2f}, one deterministic pass"
     low, high = interval(samples)
-    return f"{samples.mean():.2f}, {LEVEL:.0%} of the samples between {low:.2f} and {high:.2f}"
+    return f"{samples.mean():.2f}, {100 * LEVEL:.0f} % of the samples between {low:.2f} and {high:.2f}"
 
 
 def _parts(result: Any, predictor: Predictor) -> Parts | None:
@@ -220,9 +227,15 @@ def _parts(result: Any, predictor: Predictor) -> Parts | None:
         return None
     classes = len(predictor.label_names) if isinstance(result, Classification) else 0
     limit = math.log(classes) if classes > 1 else max(total, 1.0)
-    shares = [100 * max(0.0, part) / limit for part in (result.aleatoric, result.epistemic)]
-    numbers = (f"{value:.3f}" for value in (total, result.aleatoric, result.epistemic))
-    return Parts(*numbers, *shares, f"{limit:.2f}" if classes > 1 else "")
+    aleatoric, epistemic = (100 * max(0.0, part) / limit for part in (result.aleatoric, result.epistemic))
+    return Parts(
+        total=f"{total:.3f}",
+        aleatoric=f"{result.aleatoric:.3f}",
+        epistemic=f"{result.epistemic:.3f}",
+        aleatoric_share=aleatoric,
+        epistemic_share=epistemic,
+        limit=f"{limit:.2f}" if classes > 1 else "",
+    )
 
 
 def _known(result: Any) -> Known | None:
@@ -235,10 +248,4 @@ def _known(result: Any) -> Known | None:
 def _missing(shown: Shown, what: str) -> str:
     if not shown.guarantees:
         return f"fitted {what} hold for the noise and the number of samples of their fit"
-    return "not fitted"
-
-
-def shares(values: Sequence[float]) -> list[float]:
-    """Return values relative to the largest one."""
-    most = max(values, default=0) or 1.0
-    return [value / most for value in values]
+    return "not fitted to held-out inputs"

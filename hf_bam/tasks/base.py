@@ -165,6 +165,15 @@ class Task(ABC):
         shares = [min(max(score / 100, 0.0), 1.0) for score in scores]
         return [1 - share for share in shares] if self.greater_is_better else shares
 
+    def references(self, rows: Dataset) -> list[str]:
+        """Return the true output of each row as a text, for reports; empty where it is not known."""
+        return []
+
+    @property
+    def loss_name(self) -> str:
+        """Name of the error of a row that `losses` returns."""
+        return f"1 - {self.metric}" if self.greater_is_better else self.metric
+
     def uncertainty_measures(self, losses: list[float], results: Predictions[Any]) -> dict[str, float]:
         """Return measures of the uncertainty of results with these errors."""
         return text_measures(losses, results)

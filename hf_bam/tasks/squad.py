@@ -126,6 +126,9 @@ class Squad(Task):
             (directory / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         return directory / "predictions.json"
 
+    def references(self, rows: Dataset) -> list[str]:
+        return [" / ".join(dict.fromkeys(own["text"])) or "no answer" for own in rows["answers"]]
+
     def uncertainty_measures(self, losses: list[float], results: Predictions[Answer]) -> dict[str, float]:
         return super().uncertainty_measures(losses, results) | answer_measures(losses, results)
 

@@ -18,17 +18,23 @@ from .settings import Job
 from .uncertainty import Uncertainty
 
 
-def write_reports(findings: Mapping[str, Uncertainty], folder: Path) -> list[Path]:
-    """Write a report for every classification set; none if matplotlib is not installed."""
+def write_reports(findings: Mapping[str, Uncertainty], folder: Path, job: Job) -> list[Path]:
+    """Write a report for every set; none if matplotlib is not installed."""
     try:
         from ..evaluation.report import report
     except ImportError:
         return []
     return [
-        report(finding.comparison, folder / name, f"Predictions and their uncertainty: {name}")
+        report(found, folder / name, f"Predictions and their uncertainty: {name}", about=about(job, name))
         for name, finding in findings.items()
-        if finding.comparison is not None
+        if (found := finding.comparison or finding.findings) is not None
     ]
+
+
+def about(job: Job, name: str) -> dict[str, Any]:
+    """Return what a report on one set is about."""
+    data = f"{job.task_name}, {name}" + ("" if job.data_dir is None else f", from {job.data_dir}")
+    return {"model": job.model_name_or_path, "attention": job.attention, "data": data, "seed": job.seed}
 
 
 def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .. import is_patched
 from ..evaluation import tables
 from ..evaluation.comparison import Comparison, Predicted, compare, predict
+from ..evaluation.findings import Findings, Judged
 from ..evaluation.temperature import with_temperatures
 from ..prediction import Bam, Calibration, Dropout, Ensemble, Plain, Predictions, Predictor, Sampler
 from ..prediction.calibration import NoveltyFit
@@ -30,18 +32,21 @@ class Uncertainty:
     Attributes:
         table: a row for each method.
         comparison: predictions of the methods, for classification.
+        findings: predictions of the methods, for other tasks.
     """
 
     table: list[Row]
     comparison: Comparison | None = None
+    findings: Findings | None = None
 
     def __str__(self) -> str:
         return tables.as_text(self.table) if self.comparison is None else str(self.comparison)
 
     @property
     def recommendation(self) -> str | None:
-        """Method to use, for classification."""
-        return None if self.comparison is None else self.comparison.recommendation
+        """Method to use, and why."""
+        found = self.comparison or self.findings
+        return None if found is None else found.recommendation
 
 
 def measure_uncertainty(
@@ -84,7 +89,29 @@ def measure_uncertainty(
         comparison = with_temperatures(compare(methods, inputs, labels, ood=others, held_out=fitted, alpha=alpha))
         return Uncertainty(comparison.table, comparison)
     results = {name: Predictions(predict(method, inputs)[0]) for name, method in methods.items()}
-    return Uncertainty([{"method": name, **task.measures(rows, own)} for name, own in results.items()])
+    return Uncertainty(table := measures_of(task, rows, results), findings=findings_of(task, rows, results, table))
+
+
+def measures_of(task: Task, rows: Dataset, results: Mapping[str, Predictions[Any]]) -> list[Row]:
+    """Return the table of methods, for tasks that are not classification."""
+    return [{"method": name, **task.measures(rows, own)} for name, own in results.items()]
+
+
+def findings_of(
+    task: Task, rows: Dataset, results: Mapping[str, Predictions[Any]], table: Sequence[Row]
+) -> Findings | None:
+    """Return the predictions of all methods row by row, with the mean loss as the first measure of the table."""
+    if not len(rows):
+        return None
+    judged = {}
+    for name, own in results.items():
+        predictions = [task.prediction(result) for result in own]
+        judged[name] = Judged.of_results(own, predictions, task.losses(rows, predictions))
+    texts = [text if isinstance(text, str) else " / ".join(text) for text in task.inputs(rows)]
+    is_number = next(iter(judged.values())).intervals is not None
+    targets = np.array(rows["label"], dtype=float) if is_number else None
+    with_loss = [{**row, "loss": float(judged[str(row["method"])].losses.mean())} for row in table]
+    return Findings(judged, texts, task.references(rows), with_loss, task.loss_name, targets)
 
 
 def labelled(task: Task, rows: Dataset) -> tuple[list[Any], list[Any]]:

@@ -7,13 +7,17 @@ installs.
 
 from .attention import alignment_heatmap, attention_heatmap, prior_over_keys
 from .calibration import reliability_diagram
+from .rows import loss_against_uncertainty, predicted_numbers, uncertainty_parts
 from .uncertainty import risk_coverage, uncertainty_histograms
 
 __all__ = [
     "alignment_heatmap",
     "attention_heatmap",
+    "loss_against_uncertainty",
+    "predicted_numbers",
     "prior_over_keys",
     "reliability_diagram",
     "risk_coverage",
     "uncertainty_histograms",
+    "uncertainty_parts",
 ]

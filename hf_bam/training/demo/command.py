@@ -29,8 +29,8 @@ MORE: dict[str, dict[str, Any]] = {
     "debug": {**SWITCH, "help": "Show the traceback of an error."},
 }
 ABOUT = (
-    "Serve a page in the browser that shows a prediction with its interval, its aleatoric and epistemic uncertainty, its "
-    "novelty, its prediction set, its samples, and the attention to the tokens. Needs the extra demo."
+    "Serve a page in the browser that shows a prediction with its interval, its aleatoric and epistemic uncertainty, "
+    "its novelty, its prediction set, its samples, and the attention to the tokens. Needs the extra demo."
 )
 
 
@@ -82,7 +82,7 @@ def make_session(settings: DemoSettings) -> Session:
 
 def rows_of(session: Session, path: Path) -> tuple[list[Any], list[Any]]:
     """Return the texts and the labels of a file."""
-    reader = Custom(**COLUMNS)
+    reader = Custom(COLUMNS["text_column"], COLUMNS["label_column"])
     rows: Dataset = reader.read(path, class_names(session.predictor.sampler.model), labelled=True)
     return reader.inputs(rows), reader.labels(rows) or []
 

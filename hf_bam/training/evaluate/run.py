@@ -47,7 +47,7 @@ def evaluate(
         job: model, task and recipe; nothing is trained.
         output: folder for the tables, the report and the predictions; None: nothing is written.
         overwrite: replace the evaluation in the folder.
-        report: write a report, for classification and if matplotlib is installed.
+        report: write a report, if matplotlib is installed.
 
     Returns:
         The measures by set.
@@ -131,7 +131,7 @@ def write(
         for name, own in found.items()
     }
     about = {"model_name_or_path": job.model_name_or_path, "task_name": job.task_name, **asdict(evaluation)}
-    pages = publishing.write_reports(found, output / "report") if report else []
+    pages = publishing.write_reports(found, output / "report", job) if report else []
     for name, own in found.items():
         if own.comparison is not None:
             lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in own.comparison.predictions()]
