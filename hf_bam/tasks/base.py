@@ -53,6 +53,20 @@ class Data:
         return ", ".join(f"{name} {len(rows)}" for name, rows in self.sets.items())
 
 
+@dataclass(frozen=True)
+class HubData:
+    """Data set of a task on the Hub.
+
+    Attributes:
+        config: name of its configuration.
+        splits: names of its splits by the names of the evaluation sets.
+    """
+
+    id: str
+    config: str
+    splits: dict[str, str]
+
+
 class Task(ABC):
     """Data and small functions: load, encode and collate for training; inputs, prediction and score for evaluation.
 
@@ -148,6 +162,11 @@ class Task(ABC):
             folder: for files.
         """
         return {}
+
+    @property
+    def hub_data(self) -> HubData | None:
+        """Data set on the Hub that `load` reads without a folder, if the scores are those of its splits."""
+        return None
 
     def labels(self, rows: Dataset) -> list[Any] | None:
         """Return the labels as [`compare`][hf_bam.compare] takes them; None for tasks that are not classification."""

@@ -213,9 +213,9 @@ class Run:
         """Write report, model and card, and last the results, which mark the run as finished."""
         pages = publishing.write_reports(trained.uncertainty, self.folder / "report", self.job) if report else []
         publishing.save_model(trained.model, trained.tokenizer, self.folder / "model")
-        card = publishing.card(result, trained.model, self.job, self.task, hub_model_id)
+        card = publishing.card(result, trained.model, self.job, self.task, hub_model_id, pages)
         if card is not None:
-            (self.folder / "model" / "README.md").write_text(card, encoding="utf-8")
+            card.write(self.folder / "model")
         if hub_model_id is not None:
             self.log(f"\nPushed to {publishing.push(trained.model, trained.tokenizer, hub_model_id, card)}")
         for folder in self.members.folders:

@@ -15,9 +15,9 @@ import torch
 from matplotlib.image import imread
 
 from hf_bam.evaluation.comparison import Comparison, Outcome
-from hf_bam.evaluation.plots.style import BLUE, GREY, INK, VERMILION
 from hf_bam.evaluation.findings import Findings, Judged
 from hf_bam.evaluation.outcomes import measure
+from hf_bam.evaluation.plots.style import BLUE, GREY, INK, VERMILION
 from hf_bam.evaluation.report import report
 from hf_bam.evaluation.report.pictures import Picture
 from hf_bam.prediction import Regression

@@ -38,9 +38,9 @@ def uncertainty_parts(
     wrong = vector(losses, "losses", len(x), "aleatoric") > 0
     ax = axes_of(ax, 4.8, 3.8)
     if ood is not None:
-        outside = [vector(part, "ood") for part in ood]
-        label = f"out-of-distribution ({len(outside[0])})"
-        ax.scatter(*outside, s=18, marker="x", color=INK, alpha=0.5, linewidths=1.0, label=label)
+        u, v = (vector(part, "ood") for part in ood)
+        label = f"out-of-distribution ({len(u)})"
+        ax.scatter(u, v, s=18, marker="x", color=INK, alpha=0.5, linewidths=1.0, label=label)
     groups = {"correct": (~wrong, BLUE), "incorrect": (wrong, VERMILION)}
     for name, (own, color) in groups.items():
         ax.scatter(x[own], y[own], color=color, label=f"{name} ({own.sum()})", zorder=3, **POINT)
