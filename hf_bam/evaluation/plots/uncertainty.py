@@ -50,7 +50,7 @@ def risk_coverage(
 def _curve(ax: Axes, name: str, losses: Numbers, scores: Numbers, width: float) -> Line2D:
     """Draw the curve of a method."""
     label = f"{legible(name, 36)} (AURC {metrics.aurc(losses, scores):.3f})"
-    (line,) = ax.plot(*metrics.risk_coverage(losses, scores), label=label, zorder=3, linewidth=width, linestyle="-")
+    (line,) = ax.plot(*metrics.risk_coverage(losses, scores), label=label, zorder=3, linewidth=width)
     return line
 
 
