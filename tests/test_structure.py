@@ -18,7 +18,7 @@ ORDER = (
     ("evaluation",),
     ("prediction",),
     ("integrations",),
-    ("tasks",),
+    ("tasks", "demo"),
     ("training",),
     ("cli",),
 )

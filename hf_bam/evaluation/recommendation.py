@@ -53,8 +53,8 @@ def recommend(comparison: Comparison) -> tuple[str, str]:
     names = sorted(comparison.outcomes, key=lambda name: passes.get(name, 1))
     losses = np.stack([losses_of(comparison.labels, comparison.outcomes[name]) for name in names])  # (M, 2, B)
     best, beaten, gains = choose(losses)
-    label = [f"{name} ({_passes(passes.get(name, 1))})" for name in names]
-    sentences = [_reason(label, best, beaten, gains, len(comparison.labels))]
+    labels = [(name, passes.get(name, 1)) for name in names]
+    sentences = [reason(labels, best, beaten, gains, len(comparison.labels))]
     chosen = comparison.outcomes[names[best]]
     if comparison.ood and names[best] in comparison.ood:
         sentences.append(_about_ood(chosen, comparison.ood[names[best]]))
@@ -123,6 +123,11 @@ def auroc_gain(known: Array, unknown: Array) -> Gain:
     return Gain(value, value - half, value + half)
 
 
+def auroc(known: Array, unknown: Array) -> float:
+    """Return the probability that a score of the second kind, (M,), is higher than one of the first, (N,)."""
+    return float(_placements(known, unknown)[1].mean())
+
+
 def _placements(known: Array, unknown: Array) -> tuple[Array, Array]:
     """Return the share of unknown scores above each known one, (N,), and of known scores below each unknown one."""
 
@@ -141,21 +146,36 @@ def losses_of(labels: Array, outcome: Outcome) -> Array:
     return np.stack([-np.log(likelihood), mean.argmax(axis=-1) != labels])
 
 
-def _reason(label: Sequence[str], best: int, beaten: int, gains: Sequence[Gain], rows: int) -> str:
+def reason(
+    methods: Sequence[tuple[str, float]],
+    best: int,
+    beaten: int,
+    gains: Sequence[Gain],
+    rows: int,
+    measures: Sequence[str] = MEASURES,
+) -> str:
+    """Return the reason of a choice in a sentence.
+
+    Args:
+        methods: names and numbers of passes, the cheapest first.
+        best, beaten, gains: result of `choose`.
+        measures: names of the measures that it compared.
+    """
+    label = [f"{name} ({_passes(number)})" for name, number in methods]
     if len(label) == 1:
         return f"Use {label[0]}, the only method."
     if not gains:
         return (
-            f"Use {label[0]}: on these {rows} inputs no other method has a lower NLL or a lower error rate beyond "
-            f"chance (paired bootstrap, {100 * LEVEL:.0f} %)."
+            f"Use {label[0]}: on these {rows} inputs no other method has a lower {' or a lower '.join(measures)} "
+            f"beyond chance (paired bootstrap, {100 * LEVEL:.0f} %)."
         )
-    better = [f"its {name} is lower by {own}" for name, own in zip(MEASURES, gains, strict=True) if own.low > ROUNDING]
+    better = [f"its {name} is lower by {own}" for name, own in zip(measures, gains, strict=True) if own.low > ROUNDING]
     rest = ", and no further method is better beyond chance" if best < len(label) - 1 else ""
     return f"Use {label[best]}: compared with {label[beaten]}, {' and '.join(better)}{rest}."
 
 
 def _about_ood(known: Outcome, unknown: Outcome) -> str:
-    entropy = float(_placements(known.entropy, unknown.entropy)[1].mean())
+    entropy = auroc(known.entropy, unknown.entropy)
     if known.novelty is None or unknown.novelty is None:
         return f"Its entropy separates the out-of-distribution inputs with an AUROC of {entropy:.3f}."
     found = auroc_gain(

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 from ..evaluation import tables
 from ..patching import get_config
 from ..patching.state import base_model as transformers_model
+from .eval_results import HubScore, header_results
 
 TAGS = ("hf_bam", "bayesian-attention", "uncertainty", "transformers")
 TASKS = {
@@ -32,6 +33,8 @@ TASKS = {
     "ForImageClassification": "image-classification",
 }
 """Name of a task on the Hub, by the end of the class name. Other classes have no pipeline tag."""
+OF_PRIOR = ("beta", "prior_shape", "alpha", "sigma_prior", "prior_location")
+"""Settings that have an effect on the KL alone."""
 
 
 def model_card(
@@ -48,6 +51,8 @@ def model_card(
     language: str | list[str] | None = None,
     training: Mapping[str, Any] | None = None,
     calibration: Mapping[str, Any] | None = None,
+    scores: Sequence[HubScore] = (),
+    pairs: bool = False,
 ) -> ModelCard:
     """Return a model card for the Hub. Sections for which nothing is given are left out.
 
@@ -55,8 +60,8 @@ def model_card(
         model: a patched model, or a PEFT model around one.
         repo_id: repository of the model, for the snippets.
         base_model: name on the Hub or folder of the model that was finetuned. None: that of `from_pretrained`.
-        metrics: scores by name. If dataset and task are known too, the header lists them.
-        dataset: name of the data set of the scores; in the header if it is a valid name on the Hub.
+        metrics: scores by name. The header lists them if the task is known and the data set is one of the Hub.
+        dataset: name of the data set of the scores; in the header if it is an id on the Hub, such as "nyu-mll/glue".
         task: name of the task on the Hub, such as "text-classification". None: by the class, if it has one.
         report: further Markdown, such as the `report.md` of [`report`][hf_bam.report].
         figures: image files. The card links to them in `figures/`, where [`push_to_hub`][hf_bam.push_to_hub] uploads
@@ -65,6 +70,8 @@ def model_card(
         language: codes of two or three letters.
         training: training arguments by name.
         calibration: what was fitted for a predictor that is uploaded with the model, by name: `predictor.describe()`.
+        scores: scores with their configurations and splits on the Hub, which the header lists instead of `metrics`.
+        pairs: the model reads pairs of texts; the example is one.
     """
     if base_model is not None and not os.path.isdir(base_model) and not _is_name(base_model):
         raise ValueError(f"base_model={base_model!r} is neither a folder nor a name that a model can have on the Hub.")
@@ -77,16 +84,16 @@ def model_card(
         library_name="hf_bam",
         tags=[*TAGS],
         pipeline_tag=task,
-        datasets=[dataset] if dataset and _is_name(dataset) else None,
+        datasets=_datasets(dataset, scores),
         **_origin(model, base_model or root.name_or_path, repo_id, license),
-        **_listed(name, metrics or {}, dataset, task),
+        **_listed(name, metrics or {}, dataset, task, scores),
     )
     content = {
         "name": name,
         "architecture": architecture,
         "repo_id": repo_id or "path/to/this/model",
-        "example": _example(root),
-        "settings": _table("setting", {f"`{key}`": f"`{_text(value)}`" for key, value in settings.items()}),
+        "example": _example(root, pairs),
+        "settings": _table("setting", {f"`{key}`": f"`{_text(value)}`" for key, value in used(settings).items()}),
         "metrics": _table("score", {key: float(value) for key, value in (metrics or {}).items()}, "lr"),
         "dataset": _text(dataset or ""),
         "report": report,
@@ -124,16 +131,43 @@ def _is_name(text: str) -> bool:
     return re.fullmatch(r"[\w.-]+(/[\w.-]+)?", text) is not None
 
 
-def _listed(name: str, metrics: Mapping[str, float], dataset: str | None, task: str | None) -> dict[str, Any]:
+def _is_dataset(text: str | None) -> bool:
+    """Return whether a text is a valid id of a data set on the Hub, which has an owner."""
+    return text is not None and "/" in text and _is_name(text)
+
+
+def _datasets(dataset: str | None, scores: Sequence[HubScore]) -> list[str] | None:
+    """Return the data sets for the header."""
+    named = [dataset] if dataset is not None and _is_dataset(dataset) else []
+    return list(dict.fromkeys([*named, *(score.dataset for score in scores)])) or None
+
+
+def _listed(
+    name: str, metrics: Mapping[str, float], dataset: str | None, task: str | None, scores: Sequence[HubScore]
+) -> dict[str, Any]:
     """Return the fields of the header about the scores: those that are finite, with their task and data set."""
-    finite = {metric: float(value) for metric, value in metrics.items() if math.isfinite(value)}
-    if not finite or dataset is None or task is None:
+    if task is None:
         return {}
-    results = [EvalResult(task, dataset, dataset, metric, value) for metric, value in finite.items()]
-    return {"model_name": name, "eval_results": results}
+    results = header_results(scores, task)
+    if not scores and dataset is not None and _is_dataset(dataset):
+        finite = {metric: float(value) for metric, value in metrics.items() if math.isfinite(value)}
+        results = [EvalResult(task, dataset, dataset, metric, value) for metric, value in finite.items()]
+    return {"model_name": name, "eval_results": results} if results else {}
 
 
-def _example(root: PreTrainedModel) -> str | None:
+def used(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those settings of Bayesian attention that have an effect together with the others."""
+    has_kl = bool(settings.get("kl_weight")) and settings.get("prior", "") != "none"
+    without = {
+        "kl_weight": settings.get("prior") == "none",
+        "annealing_rate": not has_kl or settings.get("annealing") == "constant",
+        "d_mid": settings.get("prior") != "contextual",
+        **dict.fromkeys(("kl_reduction", "annealing", *OF_PRIOR), not has_kl),
+    }
+    return {name: value for name, value in settings.items() if value is not None and not without.get(name, False)}
+
+
+def _example(root: PreTrainedModel, pairs: bool) -> str | None:
     """Return inputs of a `BamPredictor` as Python code; None for models that it does not support."""
     from ..prediction.defaults import head_of
 
@@ -143,7 +177,9 @@ def _example(root: PreTrainedModel) -> str | None:
         return None
     if root.main_input_name != "input_ids":
         return None
-    return '[("Who wrote it?", "It was written by Ada.")]' if head == "question-answering" else '["Well, it exists."]'
+    if head == "question-answering":
+        return '[("Who wrote it?", "It was written by Ada.")]'
+    return '[("A man plays a guitar.", "Someone makes music.")]' if pairs else '["Well, it exists."]'
 
 
 def _template() -> Template:

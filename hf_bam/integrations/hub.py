@@ -22,6 +22,7 @@ from .. import models
 from ..patching.state import base_model, patch_of
 from . import code_prior
 from .cards import model_card
+from .eval_results import FOLDER
 from .serialization import SavedBam, apply, find, read
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def push_to_hub(
     predictor: Predictor | None = None,
     card: ModelCard | str | None = None,
     figures: Sequence[str | os.PathLike[str]] = (),
+    eval_results: str | None = None,
     private: bool | None = None,
     token: str | bool | None = None,
     revision: str | None = None,
@@ -135,6 +137,8 @@ def push_to_hub(
         card: text of the card; by default that of the repository, if it has one, or else the result of
             [`model_card`][hf_bam.integrations.cards.model_card].
         figures: image files of the card, uploaded to `figures/`.
+        eval_results: YAML of scores for the Hub, uploaded to `.eval_results/hf_bam.yaml`; see
+            [`eval_results_yaml`][hf_bam.integrations.eval_results.eval_results_yaml].
         tags: further tags for the card.
 
     The other arguments are those of transformers' own `push_to_hub`.
@@ -156,10 +160,7 @@ def push_to_hub(
         (predictor or model).save_pretrained(folder, max_shard_size=max_shard_size)
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
-        for figure in figures:
-            target = Path(folder, "figures", Path(figure).name)
-            target.parent.mkdir(exist_ok=True)
-            shutil.copy(figure, target)
+        write_attachments(Path(folder), figures, eval_results)
         card.save(Path(folder, "README.md"))
         commit = huggingface_hub.upload_folder(
             repo_id=repo_id,
@@ -171,6 +172,19 @@ def push_to_hub(
             create_pr=create_pr,
         )
     return str(commit.commit_url)
+
+
+def write_attachments(
+    folder: Path, figures: Sequence[str | os.PathLike[str]] = (), eval_results: str | None = None
+) -> None:
+    """Write the files that belong to a card to the folder of a model: its figures, and scores for the Hub."""
+    for figure in figures:
+        target = folder / "figures" / Path(figure).name
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy(figure, target)
+    if eval_results is not None:
+        (folder / FOLDER).mkdir(exist_ok=True)
+        (folder / FOLDER / "hf_bam.yaml").write_text(eval_results, encoding="utf-8")
 
 
 def _own_card(repo_id: str, token: str | bool | None) -> ModelCard | None:

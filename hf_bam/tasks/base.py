@@ -53,6 +53,20 @@ class Data:
         return ", ".join(f"{name} {len(rows)}" for name, rows in self.sets.items())
 
 
+@dataclass(frozen=True)
+class HubData:
+    """Data set of a task on the Hub.
+
+    Attributes:
+        config: name of its configuration.
+        splits: names of its splits by the names of the evaluation sets.
+    """
+
+    id: str
+    config: str
+    splits: dict[str, str]
+
+
 class Task(ABC):
     """Data and small functions: load, encode and collate for training; inputs, prediction and score for evaluation.
 
@@ -149,6 +163,11 @@ class Task(ABC):
         """
         return {}
 
+    @property
+    def hub_data(self) -> HubData | None:
+        """Data set on the Hub that `load` reads without a folder, if the scores are those of its splits."""
+        return None
+
     def labels(self, rows: Dataset) -> list[Any] | None:
         """Return the labels as [`compare`][hf_bam.compare] takes them; None for tasks that are not classification."""
         return None
@@ -164,6 +183,15 @@ class Task(ABC):
         scores = [self.score(rows.select([i]), [own])[self.metric] for i, own in enumerate(predictions)]
         shares = [min(max(score / 100, 0.0), 1.0) for score in scores]
         return [1 - share for share in shares] if self.greater_is_better else shares
+
+    def references(self, rows: Dataset) -> list[str]:
+        """Return the true output of each row as a text, for reports; empty where it is not known."""
+        return []
+
+    @property
+    def loss_name(self) -> str:
+        """Name of the error of a row that `losses` returns."""
+        return f"1 - {self.metric}" if self.greater_is_better else self.metric
 
     def uncertainty_measures(self, losses: list[float], results: Predictions[Any]) -> dict[str, float]:
         """Return measures of the uncertainty of results with these errors."""

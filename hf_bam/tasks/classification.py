@@ -128,6 +128,18 @@ class SentenceTask(Task):
     def labels(self, rows: Dataset) -> list[Any] | None:
         return list(rows["label"]) if label_names(rows) else None
 
+    def losses(self, rows: Dataset, predictions: list[Any]) -> list[float]:
+        """Return the absolute error of each prediction of a regression."""
+        return [abs(own - label) for own, label in zip(predictions, rows["label"], strict=True)]
+
+    @property
+    def loss_name(self) -> str:
+        return "absolute error"
+
+    def references(self, rows: Dataset) -> list[str]:
+        names = label_names(rows)
+        return [names[label] if names else f"{label:.4g}" for label in rows["label"]]
+
     def measures(self, rows: Dataset, results: Predictions[Any]) -> dict[str, float]:
         """Return the scores of a regression and measures of its uncertainty."""
         scores = self.score(rows, [self.prediction(result) for result in results])

@@ -140,6 +140,9 @@ class GenerationTask(Task):
     def prediction(self, result: Generation) -> str:
         return result.text.strip()
 
+    def references(self, rows: Dataset) -> list[str]:
+        return list(rows["target"])
+
     def score(self, rows: Dataset, predictions: list[str]) -> dict[str, float]:
         """Return corpus scores by sacreBLEU, in percent."""
         references = [list(rows["target"])]

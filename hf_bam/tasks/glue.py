@@ -16,7 +16,7 @@ from typing import Any
 from datasets import Dataset, load_dataset
 
 from ..fields import setting
-from .base import Data, DataError
+from .base import Data, DataError, HubData
 from .classification import SentenceTask, make_rows, quiet
 from .glue_metrics import accuracy_f1, correlations, matthews, only_accuracy
 from .readers import INTEGER, NUMBER, Record, read_tsv
@@ -190,6 +190,11 @@ class Glue(SentenceTask):
         if value not in choices:
             raise record.error(f"one of {', '.join(choices)} in column {spec.label!r}", value)
         return choices.index(value)
+
+    @property
+    def hub_data(self) -> HubData:
+        splits = {f"dev{part}": f"validation{part}" for part in self.spec.parts}
+        return HubData(HUB, self.task.replace("-", ""), splits)
 
     def _from_hub(self) -> Data:
         with quiet():

@@ -17,7 +17,7 @@ from transformers import AutoModelForQuestionAnswering, PreTrainedModel, PreTrai
 from ..fields import setting
 from ..patching.state import base_model
 from ..prediction import Answer, Predictions
-from .base import Collator, Data, DataError, Task
+from .base import Collator, Data, DataError, HubData, Task
 from .measures import answer_measures
 from .squad_answers import SquadAnswer
 from .squad_features import features
@@ -25,6 +25,7 @@ from .squad_files import read
 from .squad_metrics import squad_1, squad_2
 
 HUB = {"1.1": "rajpurkar/squad", "2.0": "rajpurkar/squad_v2"}
+CONFIGS = {"1.1": "plain_text", "2.0": "squad_v2"}
 LABELS = ("start_positions", "end_positions")
 
 
@@ -125,6 +126,13 @@ class Squad(Task):
             text = json.dumps(content, ensure_ascii=False, indent=1)
             (directory / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         return directory / "predictions.json"
+
+    @property
+    def hub_data(self) -> HubData:
+        return HubData(HUB[self.version], CONFIGS[self.version], {"dev": "validation"})
+
+    def references(self, rows: Dataset) -> list[str]:
+        return [" / ".join(dict.fromkeys(own["text"])) or "no answer" for own in rows["answers"]]
 
     def uncertainty_measures(self, losses: list[float], results: Predictions[Answer]) -> dict[str, float]:
         return super().uncertainty_measures(losses, results) | answer_measures(losses, results)

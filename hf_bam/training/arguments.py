@@ -20,7 +20,7 @@ from .options import SWITCH, HelpFormatter, add_option, keywords, only_for
 from .recipe import Recipe
 from .settings import RECIPES, Job, fixed_fields, resolve, task_class, task_fields
 
-OWN = {"graph": "graphs", "evaluate": "evaluate", "predict": "predict"}
+OWN = {"graph": "graphs", "evaluate": "evaluate", "predict": "predict", "demo": "demo"}
 """Commands with options of their own, and their subpackages."""
 RUN: dict[str, dict[str, Any]] = {
     "model_name_or_path": {"metavar": "NAME"},

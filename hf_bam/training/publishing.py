@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +13,44 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from .. import is_patched, push_to_hub
 from ..evaluation import tables
 from ..integrations.cards import model_card
+from ..integrations.eval_results import METRICS, HubScore, eval_results_yaml
+from ..integrations.hub import write_attachments
 from ..tasks.base import Task
-from .building import PACKAGED
+from .building import PACKAGED_FROM
 from .results import Result
 from .settings import Job
 from .uncertainty import Uncertainty
 
+NO_EFFECT = (
+    "eval_rows",
+    "per_device_eval_batch_size",
+    "save_steps",
+    "save_total_limit",
+    "logging_steps",
+    "uncertainty_rows",
+    "dataloader_num_workers",
+    "eval_limit",
+)
+"""Settings of a run that have no effect on the weights of the model."""
 
-def write_reports(findings: Mapping[str, Uncertainty], folder: Path) -> list[Path]:
-    """Write a report for every classification set; none if matplotlib is not installed."""
+
+def write_reports(findings: Mapping[str, Uncertainty], folder: Path, job: Job) -> list[Path]:
+    """Write a report for every set; none if matplotlib is not installed."""
     try:
         from ..evaluation.report import report
     except ImportError:
         return []
     return [
-        report(finding.comparison, folder / name, f"Predictions and their uncertainty: {name}")
+        report(found, folder / name, f"Predictions and their uncertainty: {name}", about=about(job, name))
         for name, finding in findings.items()
-        if finding.comparison is not None
+        if (found := finding.comparison or finding.findings) is not None
     ]
+
+
+def about(job: Job, name: str) -> dict[str, Any]:
+    """Return what a report on one set is about."""
+    data = f"{job.task_name}, {name}" + ("" if job.data_dir is None else f", from {job.data_dir}")
+    return {"model": job.model_name_or_path, "attention": job.attention, "data": data, "seed": job.seed}
 
 
 def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
@@ -37,29 +59,98 @@ def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folde
     tokenizer.save_pretrained(folder)
 
 
-def card(result: Result, model: PreTrainedModel, job: Job, task: Task, repo_id: str | None) -> str | None:
-    """Return the text of the model card; None for plain models."""
+@dataclass(frozen=True)
+class Card:
+    """Model card of a run, with the files that belong to it.
+
+    Attributes:
+        figures: image files of the report on the first set.
+        eval_results: scores for the Hub as YAML; None if the data are not those of the Hub.
+    """
+
+    text: str
+    figures: list[Path]
+    eval_results: str | None
+
+    def write(self, folder: Path) -> None:
+        """Write the card and its files to the folder of a model."""
+        (folder / "README.md").write_text(self.text, encoding="utf-8")
+        write_attachments(folder, self.figures, self.eval_results)
+
+
+def card(
+    result: Result, model: PreTrainedModel, job: Job, task: Task, repo_id: str | None, pages: Sequence[Path] = ()
+) -> Card | None:
+    """Return the model card; None for plain models.
+
+    Args:
+        pages: reports of the run, of which the first gives the figures.
+    """
     if not is_patched(model):
         return None
     parts = [f"### {name}\n\n{tables.as_markdown(table)}" for name, table in result.uncertainty.items()]
-    scores = {f"{name} {score}": value for name, own in result.scores.items() for score, value in own.items()}
-    named = {name: value for name, value in job.to_dict().items() if name not in ("bam", "data_dir", "options")}
-    unnamed = job.model_name_or_path in PACKAGED or task.new_config(job.model_name_or_path) is not None
+    metrics = {f"{name} {score}": value for name, own in result.scores.items() for score, value in own.items()}
+    scores = hub_scores(result, job, task)
+    figures = sorted((pages[0].parent / "figures").glob("*.png")) if pages else []
     text = model_card(
         model,
         repo_id=repo_id,
-        base_model=None if unnamed else job.model_name_or_path,
-        metrics=scores,
-        dataset=result.name,
+        base_model=base_model(job, task),
+        metrics=metrics,
+        dataset=f"{task.hub_data.id} {task.hub_data.config}" if scores and task.hub_data else result.name,
         report="\n".join(["## Uncertainty\n", *parts]) if parts else None,
-        training={name: value for name, value in named.items() if value is not None},
+        figures=figures,
+        training=training_settings(job),
+        scores=scores,
+        pairs=reads_pairs(result, task),
     )
-    return str(text)
+    date = f"{datetime.now(timezone.utc):%Y-%m-%d}"
+    return Card(str(text), figures, eval_results_yaml(scores, date, "mean attention, hf_bam"))
 
 
-def push(model: Any, tokenizer: PreTrainedTokenizerBase, repo_id: str, text: str | None) -> str:
-    """Upload the model, its tokenizer and its card, and return their address."""
-    if is_patched(model):
-        return push_to_hub(model, repo_id, tokenizer=tokenizer, card=text)
+def base_model(job: Job, task: Task) -> str | None:
+    """Return the name of the model that was finetuned; None for one from scratch."""
+    if task.new_config(job.model_name_or_path) is not None:
+        return None
+    return PACKAGED_FROM.get(job.model_name_or_path, job.model_name_or_path)
+
+
+def hub_scores(result: Result, job: Job, task: Task) -> list[HubScore]:
+    """Return the scores on whole splits of the Hub; none for data of a folder, and for a part of the rows."""
+    data = task.hub_data
+    if data is None or job.data_dir is not None or job.eval_limit is not None or job.limit is not None:
+        return []
+    found = []
+    for name, own in result.scores.items():
+        known = [score for score in (task.metric, *own) if score in METRICS]
+        for score, value in own.items() if name in data.splits else ():
+            main = score == next(iter(known), None)
+            found.append(HubScore(data.id, data.config, data.splits[name], score, value, main))
+    return found
+
+
+def training_settings(job: Job) -> dict[str, Any]:
+    """Return the settings of a run that had an effect on the model."""
+    values = job.to_dict()
+    left_out = {"bam", "data_dir", "options", *NO_EFFECT}
+    left_out |= {"lora_rank", "lora_alpha"} if not job.lora else set()
+    left_out |= {"ensemble_tail"} if not values.get("ensemble_checkpoints") else set()
+    off = (None, False)
+    return {name: value for name, value in values.items() if name not in left_out and value not in off}
+
+
+def reads_pairs(result: Result, task: Task) -> bool:
+    """Return whether an input of the task is a pair of texts."""
+    if result.trained is None:
+        return False
+    rows = next(iter(result.trained.data.evaluation.values()))
+    return isinstance(task.inputs(rows.select([0]))[0], tuple) if len(rows) else False
+
+
+def push(model: Any, tokenizer: PreTrainedTokenizerBase, repo_id: str, made: Card | None) -> str:
+    """Upload the model, its tokenizer and its card with its files, and return their address."""
+    if made is not None:
+        files: dict[str, Any] = {"figures": made.figures, "eval_results": made.eval_results}
+        return push_to_hub(model, repo_id, tokenizer=tokenizer, card=made.text, **files)
     tokenizer.push_to_hub(repo_id)
     return str(model.push_to_hub(repo_id))

@@ -52,7 +52,7 @@ def run(
             data must be those of the earlier run.
         overwrite_output_dir: remove the run in the folder, finished or not. Without this and without `resume`, a
             folder that holds a run is an error.
-        report: write an uncertainty report, for classification and if matplotlib is installed.
+        report: write an uncertainty report, if matplotlib is installed.
         report_to: trackers of Accelerate, such as "tensorboard".
         hub_model_id: repository on the Hub to push the model to.
         log: takes lines of text about the run.
@@ -215,11 +215,11 @@ class Run:
 
     def publish(self, result: Result, trained: Trained, report: bool, hub_model_id: str | None) -> None:
         """Write report, model and card, and last the results, which mark the run as finished."""
-        pages = publishing.write_reports(trained.uncertainty, self.folder / "report") if report else []
+        pages = publishing.write_reports(trained.uncertainty, self.folder / "report", self.job) if report else []
         publishing.save_model(trained.model, trained.tokenizer, self.folder / "model")
-        card = publishing.card(result, trained.model, self.job, self.task, hub_model_id)
+        card = publishing.card(result, trained.model, self.job, self.task, hub_model_id, pages)
         if card is not None:
-            (self.folder / "model" / "README.md").write_text(card, encoding="utf-8")
+            card.write(self.folder / "model")
         if hub_model_id is not None:
             self.log(f"\nPushed to {publishing.push(trained.model, trained.tokenizer, hub_model_id, card)}")
         for folder in self.members.folders:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .. import is_patched
 from ..evaluation import tables
 from ..evaluation.comparison import Comparison, Predicted, compare, predict
+from ..evaluation.findings import Findings, Judged
 from ..evaluation.temperature import with_temperatures
 from ..prediction import Bam, Calibration, Dropout, Ensemble, Plain, Predictions, Predictor, Sampler
 from ..prediction.calibration import NoveltyFit
@@ -30,12 +32,14 @@ class Uncertainty:
     Attributes:
         table: a row for each method.
         comparison: predictions of the methods, for classification.
+        findings: predictions of the methods, for other tasks.
         measured: indices of the rows that were predicted.
         sampled: results of these rows by samples; None without a method that samples.
     """
 
     table: list[Row]
     comparison: Comparison | None = None
+    findings: Findings | None = None
     measured: Sequence[int] = ()
     sampled: Sequence[Any] | None = None
 
@@ -44,8 +48,9 @@ class Uncertainty:
 
     @property
     def recommendation(self) -> str | None:
-        """Method to use, for classification."""
-        return None if self.comparison is None else self.comparison.recommendation
+        """Method to use, and why."""
+        found = self.comparison or self.findings
+        return None if found is None else found.recommendation
 
 
 def measure_uncertainty(
@@ -87,14 +92,37 @@ def measure_uncertainty(
         fitted = None if held_out is None else labelled(task, held_out)
         comparison = with_temperatures(compare(methods, inputs, labels, ood=others, held_out=fitted, alpha=alpha))
         return Uncertainty(comparison.table, comparison, **sampled)
-    measures = {name: task.measures(rows, Predictions(own.results)) for name, own in methods.items()}
-    return Uncertainty([{"method": name, **own} for name, own in measures.items()], **sampled)
+    results = {name: Predictions(own.results) for name, own in methods.items()}
+    table = measures_of(task, rows, results)
+    return Uncertainty(table, findings=findings_of(task, rows, results, table), **sampled)
 
 
 def predicted(predictor: Predictor[Any], inputs: list[Any]) -> Predicted:
     """Return the results of a predictor and the seconds that they took."""
     results, seconds = predict(predictor, inputs)
     return Predicted(predictor, results, seconds)
+
+
+def measures_of(task: Task, rows: Dataset, results: Mapping[str, Predictions[Any]]) -> list[Row]:
+    """Return the table of methods, for tasks that are not classification."""
+    return [{"method": name, **task.measures(rows, own)} for name, own in results.items()]
+
+
+def findings_of(
+    task: Task, rows: Dataset, results: Mapping[str, Predictions[Any]], table: Sequence[Row]
+) -> Findings | None:
+    """Return the predictions of all methods row by row, with the mean loss as the first measure of the table."""
+    if not len(rows):
+        return None
+    judged = {}
+    for name, own in results.items():
+        predictions = [task.prediction(result) for result in own]
+        judged[name] = Judged.of_results(own, predictions, task.losses(rows, predictions))
+    texts = [text if isinstance(text, str) else " / ".join(text) for text in task.inputs(rows)]
+    is_number = next(iter(judged.values())).intervals is not None
+    targets = np.array(rows["label"], dtype=float) if is_number else None
+    with_loss = [{**row, "loss": float(judged[str(row["method"])].losses.mean())} for row in table]
+    return Findings(judged, texts, task.references(rows), with_loss, task.loss_name, targets)
 
 
 def labelled(task: Task, rows: Dataset) -> tuple[list[Any], list[Any]]:

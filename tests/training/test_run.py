@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import statistics
 
 import pytest
@@ -89,6 +90,10 @@ def test_files(bayesian):
     card = (bayesian / "model" / "README.md").read_text()
     assert "BAM, 3 samples + temperature" in card
     assert "validation accuracy" in card
+    figures = {path.name for path in (bayesian / "report" / "validation" / "figures").iterdir()}
+    assert set(re.findall(r"\(figures/(.*?)\)", card)) == figures
+    assert {path.name for path in (bayesian / "model" / "figures").iterdir()} == figures
+    assert not (bayesian / "model" / ".eval_results").exists()  # the data are not those of the Hub
 
 
 def test_a_run_from_its_config_is_the_same(bayesian, tmp_path):

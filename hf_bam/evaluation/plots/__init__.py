@@ -12,6 +12,7 @@ check_extra("plots", "hf_bam.plots")
 from .attention import alignment_heatmap, attention_heatmap, prior_over_keys
 from .calibration import reliability_diagram
 from .images import image_answers, image_attention, image_words
+from .rows import loss_against_uncertainty, predicted_numbers, uncertainty_parts
 from .uncertainty import risk_coverage, uncertainty_histograms
 
 __all__ = [
@@ -20,8 +21,11 @@ __all__ = [
     "image_answers",
     "image_attention",
     "image_words",
+    "loss_against_uncertainty",
+    "predicted_numbers",
     "prior_over_keys",
     "reliability_diagram",
     "risk_coverage",
     "uncertainty_histograms",
+    "uncertainty_parts",
 ]

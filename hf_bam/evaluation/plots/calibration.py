@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
 from .. import metrics
-from ..metrics._arrays import Numbers
+from ..metrics._arrays import Array, Numbers
 from ..metrics.calibration import Bins, confidence_bins
-from .style import BLUE, GREY, canvas, figure_of, legible, styled, tidy
+from .style import BLUE, GREY, INK, canvas, figure_of, legible, styled, tidy
 
 
 @styled()
@@ -26,7 +27,8 @@ def reliability_diagram(
 ) -> Figure:
     """Plot accuracy against confidence, with the number of inputs underneath.
 
-    Bars on the diagonal mean perfect calibration, bars below it overconfidence.
+    Bars on the diagonal mean perfect calibration, bars below it overconfidence. Lines are 95 % confidence intervals of
+    the accuracy of a bin (Wilson).
 
     Args:
         labels: (B,) true classes.
@@ -49,6 +51,8 @@ def _bars(upper: Axes, lower: Axes, bins: Bins) -> None:
     left = np.arange(len(bins.count)) * width
     shape: Any = {"width": width, "align": "edge", "color": BLUE, "edgecolor": "white", "linewidth": 0.8}
     upper.bar(left[filled], bins.accuracy[filled], **shape)
+    low, high = wilson(bins.accuracy[filled], bins.count[filled])
+    upper.vlines(left[filled] + width / 2, low, high, color=INK, linewidth=1.2)
     lower.bar(left, bins.count, **{**shape, "color": GREY})
     upper.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1.2)
     upper.set(xlim=(0, 1), ylim=(0, 1), ylabel="accuracy")
@@ -57,3 +61,11 @@ def _bars(upper: Axes, lower: Axes, bins: Bins) -> None:
     tidy(upper)
     tidy(lower)
     figure_of(lower).align_ylabels([upper, lower])
+
+
+def wilson(share: Array, count: npt.NDArray[Any]) -> tuple[Array, Array]:
+    """Return the ends of Wilson's 95 % confidence interval of shares among `count` inputs."""
+    z = 1.959963984540054
+    center = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    half = z / (1 + z**2 / count) * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
+    return center - half, center + half

@@ -18,33 +18,39 @@ OOD = "out-of-distribution"
 
 
 @styled()
-def risk_coverage(methods: Mapping[str, tuple[Numbers, Numbers]], *, ax: Axes | None = None) -> Figure:
+def risk_coverage(
+    methods: Mapping[str, tuple[Numbers, Numbers]], *, name: str = "error rate", ax: Axes | None = None
+) -> Figure:
     """Plot the error rate among the inputs that remain when the most uncertain ones are rejected.
 
-    Dashed in the same colour: the oracle, which rejects the errors first.
+    Earlier methods have wider lines, so that equal curves are visible below each other. Dotted: the oracles, which
+    reject the largest losses first; methods with the same losses share one.
 
     Args:
         methods: by name, the losses (B,), 0 where the prediction is correct and 1 where it is incorrect, and the
             uncertainties (B,).
+        name: name of the mean loss.
         ax: axes to draw into.
     """
     if not methods:
         raise ValueError("methods is empty; it must hold {name: (losses, scores)} for at least one method.")
     ax = axes_of(ax, 6.6, 3.6 + 0.2 * len(methods))
-    handles = [_curves(ax, name, *pair) for name, pair in methods.items()]
-    oracle = Line2D([], [], color=GREY, linestyle="--", linewidth=1.0, label="oracle")
-    ax.set(xlim=(0, 1), xlabel="coverage: share of inputs kept", ylabel="risk: error rate among them")
+    widths = np.linspace(5.0, 1.4, len(methods)) if len(methods) > 1 else [1.8]
+    handles = [_curve(ax, name, *pair, width) for (name, pair), width in zip(methods.items(), widths, strict=True)]
+    for losses in {tuple(np.sort(vector(own, "losses"))): own for own, _ in methods.values()}.values():
+        ax.plot(*metrics.risk_coverage(losses, losses), color=GREY, linestyle=":", linewidth=1.2)
+    oracle = Line2D([], [], color=GREY, linestyle=":", linewidth=1.2, label="oracle")
+    ax.set(xlim=(0, 1), xlabel="coverage: share of inputs kept", ylabel=f"risk: {name} among them")
     ax.set_ylim(0, 1.05 * max(map(_height, handles)) or 1.0)
     ax.legend(handles=[*handles, oracle], loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3)
     tidy(ax)
     return figure_of(ax)
 
 
-def _curves(ax: Axes, name: str, losses: Numbers, scores: Numbers) -> Line2D:
-    """Draw the curve of a method and its oracle; return the former."""
+def _curve(ax: Axes, name: str, losses: Numbers, scores: Numbers, width: float) -> Line2D:
+    """Draw the curve of a method."""
     label = f"{legible(name, 36)} (AURC {metrics.aurc(losses, scores):.3f})"
-    (line,) = ax.plot(*metrics.risk_coverage(losses, scores), label=label, zorder=3)
-    ax.plot(*metrics.risk_coverage(losses, losses), color=line.get_color(), linestyle="--", linewidth=1.0, alpha=0.7)
+    (line,) = ax.plot(*metrics.risk_coverage(losses, scores), label=label, zorder=3, linewidth=width)
     return line
 
 

@@ -47,7 +47,7 @@ def evaluate(
         job: model, task and recipe; nothing is trained.
         output: folder for the tables, the report and the predictions; None: nothing is written.
         overwrite: replace the evaluation in the folder.
-        report: write a report, for classification and if matplotlib is installed.
+        report: write a report, if matplotlib is installed.
 
     Returns:
         The measures by set.
@@ -132,7 +132,7 @@ def write(
         for name, own in found.items()
     }
     about = {"model_name_or_path": job.model_name_or_path, "task_name": job.task_name, **asdict(evaluation)}
-    pages = publishing.write_reports(found, output / "report") if report else []
+    pages = publishing.write_reports(found, output / "report", job) if report else []
     for name, own in found.items():
         if own.comparison is not None:
             write_rows(output / "predictions" / f"{name}.jsonl", own.comparison.predictions())

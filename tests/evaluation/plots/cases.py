@@ -37,3 +37,7 @@ def color_at(pixels, ax, x, y):
 def share_of(pixels, color):
     """Return the share of pixels of a colour, up to the rounding of 8 bits."""
     return (abs(pixels - np.array(to_rgb(color))) < 1 / 128).all(axis=-1).mean()
+
+
+def legend_texts(figure):
+    return [text.get_text() for text in figure.axes[0].get_legend().get_texts()]

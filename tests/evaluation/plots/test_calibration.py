@@ -5,10 +5,12 @@ import pytest
 import torch
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from scipy.stats import binomtest
 from sklearn.calibration import calibration_curve
 from torchmetrics.functional.classification import multiclass_calibration_error
 
 from hf_bam.evaluation import plots
+from hf_bam.evaluation.plots.calibration import wilson
 from hf_bam.evaluation.plots.style import BLUE, GREY
 
 from .cases import color_at, heights, save
@@ -35,9 +37,16 @@ def test_bars_are_the_accuracies_of_the_filled_bins(tmp_path):
     # (|1 - 0.55| + |0 - 0.65| + 2 |0.5 - 0.95|) / 4 = 0.5
     assert upper.get_title(loc="left") == "ECE 0.500"
     pixels = save(figure, tmp_path)
-    for x, y, color in ((0.55, 0.9, BLUE), (0.95, 0.4, BLUE), (0.95, 0.6, "white"), (0.65, 0.2, "white")):
+    for x, y, color in ((0.53, 0.9, BLUE), (0.93, 0.4, BLUE), (0.93, 0.6, "white"), (0.63, 0.2, "white")):
         np.testing.assert_allclose(color_at(pixels, upper, x, y), to_rgb(color), atol=0.15)
     np.testing.assert_allclose(color_at(pixels, lower, 0.95, 1.0), to_rgb(GREY), atol=1 / 128)
+
+
+def test_intervals_are_those_of_scipy():
+    low, high = wilson(np.array([0.0, 0.5, 0.9, 1.0]), np.array([4, 10, 50, 3]))
+    for index, (right, number) in enumerate(((0, 4), (5, 10), (45, 50), (3, 3))):
+        expected = binomtest(right, number).proportion_ci(0.95, method="wilson")
+        assert (low[index], high[index]) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
 def test_bars_and_counts_are_those_of_scikit_learn_and_numpy(random_predictions):
