@@ -9,7 +9,7 @@ import hf_bam
 
 PACKAGE = Path(hf_bam.__file__).parent
 ORDER = (
-    ("fields", "objective", "priors", "models"),
+    ("fields", "tensors", "objective", "priors", "models"),
     ("families",),
     ("config",),
     ("attention",),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -20,6 +19,7 @@ from . import metrics, plots, tables
 from .comparison import Comparison
 from .metrics._arrays import predicted_classes
 from .outcomes import Outcome
+from .tables import escape_markdown as _markdown
 
 LOWER_IS_BETTER = frozenset({"nll", "ece", "mce", "brier", "aurc", "e_aurc", "fpr95", "set_size", "seconds"})
 """Measures of which less is better; of all others more is."""
@@ -273,12 +273,6 @@ def _environment() -> Environment:
 
 def _shortened(text: str, limit: int = 300) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
-
-
-def _markdown(text: str) -> str:
-    """Return one line that Markdown shows as it is, without control characters and those that turn the line around."""
-    line = re.sub(r"[\x00-\x1f\x7f\u202a-\u202e\u2066-\u2069]", "", " ".join(text.split()))
-    return re.sub(r"([\\`*_\[\]~$])", r"\\\1", html.escape(line, quote=False))
 
 
 def _writable(text: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -60,6 +62,12 @@ def markdown_table(header: Sequence[str], body: Sequence[Sequence[str]], align: 
     rule = [ALIGNMENT[align[min(index, len(align) - 1)]] for index in range(len(header))]
     lines = (header, rule, *body)
     return "".join(f"| {' | '.join(map(_markdown_cell, line))} |\n" for line in lines)
+
+
+def escape_markdown(text: str) -> str:
+    """Return one line that Markdown shows as it is, without control characters and those that turn the line around."""
+    line = re.sub(r"[\x00-\x1f\x7f\u202a-\u202e\u2066-\u2069]", "", " ".join(text.split()))
+    return re.sub(r"([\\`*_\[\]~$])", r"\\\1", html.escape(line, quote=False))
 
 
 def column_names(rows: Sequence[Row]) -> list[str]:

@@ -150,6 +150,7 @@ class Run:
         folder, loaded = None if self.job.data_dir is None else Path(self.job.data_dir), list[Data]()
         on_main(lambda: loaded.append(self.task.load(folder)))  # only one process downloads
         data = loaded[0] if loaded else self.task.load(folder)
+        data.check_texts()
         limit = self.job.eval_limit or self.job.limit
         data.train = subsample(data.train, self.job.limit)
         data.evaluation = {name: subsample(rows, limit) for name, rows in data.evaluation.items()}

@@ -30,12 +30,13 @@ class Blocks:
     def supports(self, call: AttentionCall) -> bool:
         """Return whether the scores are masked products with noise, and nobody asks for the weights.
 
-        A compiler gets the matrix: it fuses what it can trace.
+        A compiler gets the matrix: it fuses what it can trace. So does a dropout of all weights.
         """
         family = None if call.layer is None else call.layer.family
         learned = call.mask.bias is not None and call.mask.bias.requires_grad
         more = call.wants_weights or call.softcap is not None or call.position_bias is not None or learned
-        return not torch.compiler.is_compiling() and isinstance(family, ScoreFamily) and not more
+        traced = torch.compiler.is_compiling()
+        return not traced and isinstance(family, ScoreFamily) and not more and call.dropout < 1
 
     def run(self, call: AttentionCall) -> tuple[Tensor, None]:
         """Return the output, (B, T, H, D_v); in training the KL goes to the open forward pass."""
