@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
 import datasets
 import transformers
 from accelerate import PartialState
+from safetensors import SafetensorError
+from torch.distributed import DistError
 
 HELP = """usage: hf-bam COMMAND [options]
 
@@ -33,7 +36,7 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> int:
         prog: name of the program in the usage message.
 
     Returns:
-        0 for success, 2 for an error in the options or the data, 130 after an interruption.
+        0 for success, 2 for an error in the options or the data, 130 or 143 after an interruption.
     """
     from .training.arguments import commands
 
@@ -62,19 +65,34 @@ def start(command: str, argv: Sequence[str], prog: str) -> None:
 
 def guarded(action: Callable[[list[str]], object], argv: Sequence[str]) -> int:
     """Run an action without messages of libraries; print an error as one line, unless `--debug` is given."""
+    from .training.signals import interrupting
+
     quieten()
     try:
-        action([_underscored(argument) for argument in argv])
-    except KeyboardInterrupt:
-        print("\nInterrupted. Add --resume_from_checkpoint to continue from the last checkpoint.", file=sys.stderr)
-        return 130
-    except (ValueError, FloatingPointError, OSError) as error:
-        if "--debug" in argv:
+        with interrupting():
+            action([_underscored(argument) for argument in argv])
+    except KeyboardInterrupt as stop:
+        _print(f"\n{stop or 'Interrupted.'} Add --resume_from_checkpoint to continue from the last checkpoint.")
+        return 128 + getattr(stop, "number", signal.SIGINT)
+    except (ValueError, FloatingPointError, OSError, MemoryError, SafetensorError, RuntimeError) as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        lost = isinstance(error, DistError) or "gloo" in text  # another process ended
+        if "--debug" in argv or (isinstance(error, RuntimeError) and not lost):
             raise
-        if os.environ.get("RANK", "0") == "0":  # the other processes raise the same error
-            print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        _print(f"error: {'the connection to another process is lost' if lost else text}", error)
         return 2
     return 0
+
+
+def _print(text: str, error: Exception | None = None) -> None:
+    """Print a message once: an error that all processes raise is that of the main process."""
+    from .training.folder import MainError
+
+    rank = os.environ.get("RANK", "0")
+    if rank == "0":
+        print(text, file=sys.stderr)
+    elif error is not None and PartialState._shared_state and not isinstance(error, MainError):
+        print(f"process {rank}: {text}", file=sys.stderr)
 
 
 def quieten() -> None:

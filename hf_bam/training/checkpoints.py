@@ -94,14 +94,13 @@ class Checkpoints:
         made = self.at(step)
         temporary = self.folder / f".{made.folder.name}"
         self.remove_unfinished()
-        temporary.mkdir(parents=True)
-        for name, content in tensors.items():
-            save(temporary / f"{name}.safetensors", content)
-        _write_json(temporary / VALUES, values)
-        _write_json(temporary / MANIFEST, {file.name: _digest(file) for file in sorted(temporary.iterdir())})
-        for file in (*temporary.iterdir(), temporary):
-            _flush(file)
-        shutil.rmtree(made.folder, ignore_errors=True)  # an incomplete one of the same step
+        try:
+            _write(temporary, tensors, values)
+        except OSError:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        if made.folder.exists():  # an incomplete one of the same step
+            shutil.rmtree(made.folder)
         temporary.rename(made.folder)
         _flush(self.folder)
         self.prune(step)
@@ -156,6 +155,17 @@ class Checkpoints:
     def clear(self) -> None:
         """Remove all checkpoints."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _write(folder: Path, tensors: Mapping[str, Tensors], values: Mapping[str, Any]) -> None:
+    """Write the files of a checkpoint and flush them to the disk."""
+    folder.mkdir(parents=True)
+    for name, content in tensors.items():
+        save(folder / f"{name}.safetensors", content)
+    _write_json(folder / VALUES, values)
+    _write_json(folder / MANIFEST, {file.name: _digest(file) for file in sorted(folder.iterdir())})
+    for file in (*folder.iterdir(), folder):
+        _flush(file)
 
 
 def _is_checkpoint(entry: Path) -> bool:

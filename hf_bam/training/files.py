@@ -100,8 +100,12 @@ def write_text(path: Path, text: str) -> Path:
     """Write to a hidden file and rename it, so that a reader never finds half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}")
-    unfinished.write_text(text, encoding="utf-8")
-    return unfinished.replace(path)
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        return unfinished.replace(path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def _finite(content: Any) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,29 @@ def write_reports(findings: Mapping[str, Uncertainty], folder: Path) -> list[Pat
     ]
 
 
-def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Save the model and its tokenizer for `from_pretrained`."""
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text: str | None, folder: Path) -> None:
+    """Save the model, its tokenizer and the text of its card for `from_pretrained`."""
+
+    def write(unfinished: Path) -> None:
+        model.save_pretrained(unfinished)
+        tokenizer.save_pretrained(unfinished)
+        if text is not None:
+            (unfinished / "README.md").write_text(text, encoding="utf-8")
+
+    replace_folder(folder, write)
+
+
+def replace_folder(folder: Path, write: Callable[[Path], object]) -> None:
+    """Write a folder in the place of an earlier one, as a whole or not at all."""
+    unfinished = folder.with_name(f".{folder.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        write(unfinished)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+    unfinished.rename(folder)
 
 
 def card(result: Result, model: PreTrainedModel, job: Job, task: Task, repo_id: str | None) -> str | None:

@@ -15,6 +15,7 @@ from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..evaluation import tables
+from ..patching.state import base_model
 from ..tasks.base import Data, Task
 from . import publishing, randomness
 from .assessment import Assessment
@@ -27,6 +28,7 @@ from .folder import Folder, on_main
 from .identity import check_same, comparable, fingerprint
 from .logger import Log
 from .loop import Loop, make_accelerator
+from .positions import check_positions
 from .recipe import bam_summary
 from .results import Result, Trained, score_rows, summary
 from .settings import Job
@@ -114,7 +116,7 @@ class Run:
         self.evaluator = Evaluator(self.task, tokenizer, self.recipe, self.accelerator)
         about = self.train(model, tokenizer, data, resume, overwrite) | self.identity
         if isinstance(model, PeftModel):
-            on_main(partial(model.save_pretrained, self.folder / "adapter"))
+            on_main(partial(publishing.replace_folder, self.folder / "adapter", model.save_pretrained))
             model = model.merge_and_unload()
         assessment = Assessment(self.evaluator, model, self.folder / "predictions", self.log)
         scores, found = assessment.scores(data.evaluation, data.test), dict[str, Uncertainty]()
@@ -142,6 +144,7 @@ class Run:
             check_same(self.folder, {"data": result.about["data"]}, {"data": self.identity["data"]})
         if self.main:  # checkpoints of a run that was killed just after it wrote the results
             Checkpoints(self.folder / "checkpoints").clear()
+            Folder(self.folder).remove_unfinished()
         self.log(f"{self.folder} is already finished.")
         return result
 
@@ -167,6 +170,7 @@ class Run:
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: Data, resume: bool, overwrite: bool
     ) -> dict[str, Any]:
         """Train in place; return the number of steps, the best step and the time."""
+        check_positions(base_model(model), tokenizer, self.task, data, self.recipe.max_length)
         features = self.task.encode(data.train, tokenizer, self.recipe.max_length)
         held_out = subsample(next(iter(data.evaluation.values())), self.recipe.eval_rows)
 
@@ -213,10 +217,8 @@ class Run:
     def publish(self, result: Result, trained: Trained, report: bool, hub_model_id: str | None) -> None:
         """Write report, model and card, and last the results, which mark the run as finished."""
         pages = publishing.write_reports(trained.uncertainty, self.folder / "report") if report else []
-        publishing.save_model(trained.model, trained.tokenizer, self.folder / "model")
         card = publishing.card(result, trained.model, self.job, self.task, hub_model_id)
-        if card is not None:
-            (self.folder / "model" / "README.md").write_text(card, encoding="utf-8")
+        publishing.save_model(trained.model, trained.tokenizer, card, self.folder / "model")
         if hub_model_id is not None:
             self.log(f"\nPushed to {publishing.push(trained.model, trained.tokenizer, hub_model_id, card)}")
         for folder in self.members.folders:

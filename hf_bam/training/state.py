@@ -66,6 +66,8 @@ class CheckpointManager:
     optimizer: Optimizer
     about: dict[str, Any]
     state: State = field(default_factory=State)
+    saved: int | None = None
+    """Step of the last checkpoint that was written."""
 
     def save(self) -> None:
         """Write a checkpoint. Every process has to call this; the main process writes."""
@@ -81,6 +83,7 @@ class CheckpointManager:
             tensors = {"model": model_tensors(self._unwrapped()), "optimizer": optimizer_tensors(self.optimizer)}
             values["idle"] = idle_parameters(self.optimizer)
             self.checkpoints.save(self.state.step, tensors, values)
+        self.saved = self.state.step
         self.accelerator.wait_for_everyone()
 
     def resume(self) -> bool:
