@@ -77,6 +77,7 @@ DEMO = ["gradio>=6.0"]
 GRAPH = ["torch_geometric>=2.6"]
 DOCS = ["mkdocs-jupyter>=0.25", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.29"]
 TEST = [
+    "hypothesis>=6.100",
     "ipykernel>=6.29",
     "mypy>=1.15",
     "nbclient>=0.10",

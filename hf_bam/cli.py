@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
+
+from safetensors import SafetensorError
 
 from .extras import MissingExtraError, check_extra
 
@@ -19,6 +22,8 @@ COMMANDS = (
     "translation",
     "graph",
     "evaluate",
+    "predict",
+    "demo",
 )
 """Commands of `hf_bam.training.arguments`, whose import takes seconds."""
 HELP = """usage: hf-bam COMMAND [options]
@@ -45,7 +50,7 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> int:
         prog: name of the program in the usage message.
 
     Returns:
-        0 for success, 2 for an error in the options or the data, 130 after an interruption.
+        0 for success, 2 for an error in the options or the data, 130 or 143 after an interruption.
     """
     command, *rest = list(sys.argv[1:] if argv is None else argv) or [""]
     if command not in COMMANDS:
@@ -76,18 +81,41 @@ def guarded(action: Callable[[list[str]], object], argv: Sequence[str]) -> int:
     """Run an action without messages of libraries; print an error as one line, unless `--debug` is given."""
     try:
         check_extra("train", "hf-bam")
+        from .training.signals import interrupting
+
         quieten()
-        action([_underscored(argument) for argument in argv])
-    except KeyboardInterrupt:
-        print("\nInterrupted. Add --resume_from_checkpoint to continue from the last checkpoint.", file=sys.stderr)
-        return 130
-    except (ValueError, FloatingPointError, OSError, MissingExtraError) as error:
-        if "--debug" in argv:
+        with interrupting():
+            action([_underscored(argument) for argument in argv])
+    except KeyboardInterrupt as stop:
+        _print(f"\n{stop or 'Interrupted.'} Add --resume_from_checkpoint to continue from the last checkpoint.")
+        return 128 + getattr(stop, "number", signal.SIGINT)
+    except MissingExtraError as error:
+        _print(f"error: {error}")
+        return 2
+    except (ValueError, FloatingPointError, OSError, MemoryError, SafetensorError, RuntimeError) as error:
+        from torch.distributed import DistError
+
+        text = " ".join(str(error).split()) or type(error).__name__
+        lost = isinstance(error, DistError) or "gloo" in text  # another process ended
+        if "--debug" in argv or (isinstance(error, RuntimeError) and not lost):
             raise
-        if os.environ.get("RANK", "0") == "0":  # the other processes raise the same error
-            print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        _print(f"error: {'the connection to another process is lost' if lost else text}", error)
         return 2
     return 0
+
+
+def _print(text: str, error: Exception | None = None) -> None:
+    """Print a message once: an error that all processes raise is that of the main process."""
+    rank = os.environ.get("RANK", "0")
+    if rank == "0":
+        print(text, file=sys.stderr)
+    elif error is not None:
+        from accelerate import PartialState
+
+        from .training.folder import MainError
+
+        if PartialState._shared_state and not isinstance(error, MainError):
+            print(f"process {rank}: {text}", file=sys.stderr)
 
 
 def quieten() -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypedDict, get_args
 
 from .families import FAMILIES, Family
 from .families.presets import PRESETS
-from .fields import CHOICES, check_fields, is_number, setting
+from .fields import CHOICES, LARGEST, check_fields, is_number, parse_json, setting, shown
 from .objective import SCHEDULES, Reduction
 
 REDUCTIONS = get_args(Reduction)
@@ -72,7 +72,7 @@ class BamConfig:
     that are drawn from the soft attention, `"multinomial"`; a latent alignment, `"categorical"`, `"gumbel"` or
     `"dirichlet"`; Gaussian attention vectors, `"gaussian"`; or codes in the place of the encoder's states,
     `"quantized"`."""
-    kl_weight: float = setting(1e-4, least=0)
+    kl_weight: float = setting(1e-4, least=0, most=1e6)
     """Weight of the KL in the loss, once annealing is over. The KL pulls the attention towards the prior in proportion
     to `kl_weight * beta`. The default of latent alignments and of the family `"quantized"` is 1, the bound itself."""
     kl_reduction: Reduction = setting("mean", choices=REDUCTIONS)
@@ -82,7 +82,7 @@ class BamConfig:
     """Growth of the weight with the optimizer step t: `"constant"`, `"sigmoid"` (of rate*t, from one half, as in the
     paper's Algorithm 1), `"logistic"` (sigmoid of 10*rate*t - 5, from nearly 0 to nearly 1 at t = 1/rate), `"linear"`
     (rate*t up to 1) or `"cyclic"` (period 1/rate, rising in its first half)."""
-    annealing_rate: float = setting(1e-3, above=0)
+    annealing_rate: float = setting(1e-3, above=0, most=1e6)
     """Rate of the annealing, per optimizer step."""
     layers: str | int | tuple[int, ...] = "all"
     """Layers of each stack: `"all"`, a number N for the last N, or a list of indices (negative ones count from the
@@ -104,7 +104,7 @@ class BamConfig:
         for name in values:
             if name not in names:
                 raise ValueError(
-                    f"BamConfig has no {name!r} with family={self.family!r}; the settings of this family are "
+                    f"BamConfig has no {shown(name)} with family={self.family!r}; the settings of this family are "
                     f"{', '.join(names)}, and those of all families {', '.join(own)}."
                 )
         object.__setattr__(self, "settings", cls(**values))
@@ -124,8 +124,8 @@ class BamConfig:
         `"squad-2.0"` are the paper's own values for these tasks; `"cora-wc"`, `"cora-wf"`, `"cora-lc"`, `"cora-lf"`,
         `"cora-nokl"` and the same of `citeseer` and `pubmed` those for these graphs.
         """
-        if str(name).lower() not in PRESETS:
-            raise ValueError(f"preset={name!r} is not known; choose one of {', '.join(PRESETS)}.")
+        if not isinstance(name, str) or name.lower() not in PRESETS:
+            raise ValueError(f"preset={shown(name)} is not known; choose one of {', '.join(PRESETS)}.")
         return cls(**PRESETS[name.lower()]).replace(**changes)
 
     def replace(self, **changes: Any) -> BamConfig:
@@ -152,8 +152,10 @@ class BamConfig:
         return cls(**values)
 
     @classmethod
-    def from_saved(cls, values: Mapping[str, Any]) -> BamConfig:
+    def from_saved(cls, values: Any) -> BamConfig:
         """Return settings from a file; earlier versions stored those of both families, whichever was chosen."""
+        if not isinstance(values, Mapping):
+            raise ValueError(f"{shown(values)} is not a mapping of names to values.")
         return cls(**for_family(values.get("family", "weibull"), values))
 
     def to_json(self) -> str:
@@ -161,12 +163,17 @@ class BamConfig:
 
     @classmethod
     def from_json(cls, text: str) -> BamConfig:
-        return cls.from_dict(json.loads(text))
+        return cls.from_dict(parse_json(text))
+
+
+def is_family(name: Any) -> bool:
+    """Return whether a value, of any type, is the name of a family."""
+    return isinstance(name, str) and name in FAMILIES
 
 
 def common_defaults(family: Any) -> dict[str, Any]:
     """Return the defaults of the fields that all families have."""
-    own = FAMILIES[family].defaults if isinstance(family, str) and family in FAMILIES else {}
+    own = FAMILIES[family].defaults if is_family(family) else {}
     return {item.name: own.get(item.name, item.default) for item in dataclasses.fields(BamConfig) if item.init}
 
 
@@ -175,17 +182,17 @@ def setting_names(family: str) -> list[str]:
     return [item.name for item in dataclasses.fields(FAMILIES[family])]
 
 
-def for_family(family: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def for_family(family: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values without the settings that only other families have; unknown names are kept."""
-    if family not in FAMILIES:
+    if not is_family(family):
         return dict(values)
     others = {name for other in FAMILIES for name in setting_names(other)} - {*setting_names(family)}
     return {name: value for name, value in values.items() if name not in others}
 
 
-def carried_over(family: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def carried_over(family: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of another family's settings that this family takes over, choices only if it has them."""
-    fields = {item.name: item for item in dataclasses.fields(FAMILIES[family])} if family in FAMILIES else {}
+    fields = {item.name: item for item in dataclasses.fields(FAMILIES[family])} if is_family(family) else {}
     choices = {name: item.metadata[CHOICES] for name, item in fields.items() if CHOICES in item.metadata}
     kept = for_family(family, values)
     return {name: value for name, value in kept.items() if name not in choices or value in choices[name]}
@@ -215,13 +222,13 @@ def _with_choices_of(item: dataclasses.Field[Any], other: dataclasses.Field[Any]
 
 
 def _layers(value: Any) -> str | int | tuple[int, ...]:
-    if value == "all" or (_is_int(value) and value > 0):
+    if value == "all" or (_is_int(value) and 0 < value <= LARGEST):
         return value
     if isinstance(value, (list, tuple)) and value and all(map(_is_int, value)):
         return tuple(value)
     raise ValueError(
-        f"BamConfig.layers={value!r} is not valid; it must be 'all', a whole number N above 0 (the last N layers) or "
-        "a list of layer indices."
+        f"BamConfig.layers={shown(value)} is not valid; it must be 'all', a whole number N above 0 (the last N "
+        "layers) or a list of layer indices."
     )
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import json
 import math
 import re
+import reprlib
+import sys
 import textwrap
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
@@ -20,12 +23,14 @@ from typing import Any, TypeVar
 Settings = TypeVar("Settings")
 RANGE, CHOICES = "range", "choices"
 """Keys of a field's metadata."""
+LARGEST = 2**63 - 1
+"""Largest whole number, that of torch and of files."""
 
 KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "str": (lambda value: isinstance(value, str), "text (in quotes, where it looks like a number)"),
     "bool": (lambda value: isinstance(value, bool), "true or false, without quotes"),
-    "int": (lambda value: isinstance(value, int) and not isinstance(value, bool), "a whole number"),
-    "float": (lambda value: is_number(value) and math.isfinite(value), "a number"),
+    "int": (lambda value: is_number(value) and isinstance(value, int) and abs(value) <= LARGEST, "a whole number"),
+    "float": (lambda value: is_number(value) and abs(value) <= sys.float_info.max, "a number"),
     "dict[str, Any]": (lambda value: isinstance(value, Mapping), "a mapping of names to values"),
     "None": (lambda value: value is None, "none"),
 }
@@ -45,10 +50,10 @@ class Range:
         return self.above < value < self.below and self.least <= value <= self.most
 
     def __str__(self) -> str:
-        parts = [f" above {self.above:g}"] if self.above > -math.inf else []
-        parts += [f", {self.least:g} or above"] if self.least > -math.inf else []
-        parts += [f" and below {self.below:g}"] if self.below < math.inf else []
-        parts += [f", {self.most:g} at most"] if self.most < math.inf else []
+        parts = [f" above {self.above:.10g}"] if self.above > -math.inf else []
+        parts += [f", {self.least:.10g} or above"] if self.least > -math.inf else []
+        parts += [f" and below {self.below:.10g}"] if self.below < math.inf else []
+        parts += [f", {self.most:.10g} at most"] if self.most < math.inf else []
         return "".join(parts)
 
 
@@ -65,6 +70,30 @@ def setting(default: Any = dataclasses.MISSING, *, choices: Collection[str] = ()
 
 def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+class _Shown(reprlib.Repr):
+    """Representation of any value in a few words: nesting, sizes and digits have no limit in a file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = 80
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = 10
+
+    def repr_int(self, value: int, level: int) -> str:
+        return super().repr_int(value, level) if abs(value) <= LARGEST else f"a number of {value.bit_length()} bits"
+
+
+shown = _Shown().repr
+"""Return a value for an error message, shortened."""
+
+
+def parse_json(text: str | bytes, **options: Any) -> Any:
+    """Return the content of JSON; a nesting beyond Python's limit is a `ValueError`, as all other errors in it are."""
+    try:
+        return json.loads(text, **options)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def type_name(item: dataclasses.Field[Any]) -> str:
@@ -92,7 +121,7 @@ def checked(item: dataclasses.Field[Any], value: Any, owner: str = "") -> Any:
         value = None
     if not _fits(item, value, types):
         prefix = f"{owner}." if owner else ""
-        raise ValueError(f"{prefix}{item.name}={value!r} is not valid; it must be {wanted(item)}.")
+        raise ValueError(f"{prefix}{item.name}={shown(value)} is not valid; it must be {wanted(item)}.")
     return float(value) if "float" in types and is_number(value) else value
 
 
@@ -119,7 +148,7 @@ def from_fields(cls: type[Settings], values: Mapping[str, Any]) -> Settings:
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     for name in values:
         if name not in names:
-            raise ValueError(f"{name!r} is not a field of {cls.__name__}; the fields are {', '.join(names)}.")
+            raise ValueError(f"{shown(name)} is not a field of {cls.__name__}; the fields are {', '.join(names)}.")
     return cls(**values)
 
 

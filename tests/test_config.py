@@ -22,11 +22,14 @@ from hf_bam.fields import describe
         ("attention", "all", "'both', 'self', 'cross'"),
         ("kl_reduction", "max", "'mean', 'sum'"),
         ("annealing", "cosine", "'constant', 'sigmoid', 'logistic', 'linear', 'cyclic'"),
-        ("k", 0, "above 0"),
-        ("k", float("nan"), "above 0"),
-        ("k", "5", "above 0"),
-        ("k", True, "above 0"),
-        ("beta", float("inf"), "above 0"),
+        ("k", 0, "0.01 or above"),
+        ("k", 5e-324, "0.01 or above"),
+        ("k", float("nan"), "0.01 or above"),
+        ("k", "5", "0.01 or above"),
+        ("k", True, "0.01 or above"),
+        ("beta", float("inf"), "100000000 at most"),
+        ("beta", 1e308, "100000000 at most"),
+        ("d_mid", 10**9, "8192 at most"),
         ("annealing_rate", 0.0, "above 0"),
         ("kl_weight", -0.1, "0 or above"),
         ("d_mid", 2.5, "1 or above"),
@@ -45,15 +48,22 @@ def test_a_wrong_value_is_named_with_the_choices(field, value, choices):
     assert choices in str(error.value)
 
 
-@pytest.mark.parametrize(("field", "value"), [("sigma", -1.0), ("sigma_prior", 0.0)])
+@pytest.mark.parametrize(("field", "value"), [("sigma", -1.0), ("sigma", 10000000000.0), ("sigma_prior", 0.0)])
 def test_a_wrong_value_of_another_family(field, value):
-    with pytest.raises(ValueError, match=rf"BamConfig.{field}={value} is not valid; it must be a number above 0"):
+    with pytest.raises(ValueError, match=rf"BamConfig.{field}={value} is not valid; it must be a number, "):
         BamConfig(family="lognormal", **{field: value})
 
 
-def test_alpha_must_be_positive():
-    with pytest.raises(ValueError, match=r"BamConfig.alpha=-1"):
-        BamConfig(prior="fixed", alpha=-1)
+@pytest.mark.parametrize("alpha", [-1, 1e300])
+def test_alpha_has_bounds(alpha):
+    with pytest.raises(ValueError, match=r"BamConfig.alpha=.* is not valid; it must be a number, 1e-08 or above"):
+        BamConfig(prior="fixed", alpha=alpha)
+
+
+@pytest.mark.parametrize("field", ["k", "kl_weight", "d_mid", "layers"])
+def test_a_number_without_end_is_named_by_its_size(field):
+    with pytest.raises(ValueError, match=rf"BamConfig.{field}=a number of 16610 bits is not valid"):
+        BamConfig(**{field: 10**5000})
 
 
 COMMON = {

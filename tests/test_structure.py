@@ -9,7 +9,7 @@ import hf_bam
 
 PACKAGE = Path(hf_bam.__file__).parent
 ORDER = (
-    ("extras", "fields", "objective", "priors", "models"),
+    ("extras", "fields", "tensors", "objective", "priors", "models"),
     ("families",),
     ("config",),
     ("attention",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -75,6 +76,12 @@ def as_html(rows: Sequence[Row], note: str = "") -> str:
     return (
         f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(f'<tr>{x}</tr>' for x in lines)}</tbody></table>{below}"
     )
+
+
+def escape_markdown(text: str) -> str:
+    """Return one line that Markdown shows as it is, without control characters and those that turn the line around."""
+    line = re.sub(r"[\x00-\x1f\x7f\u202a-\u202e\u2066-\u2069]", "", " ".join(text.split()))
+    return re.sub(r"([\\`*_\[\]~$])", r"\\\1", html.escape(line, quote=False))
 
 
 def column_names(rows: Sequence[Row]) -> list[str]:

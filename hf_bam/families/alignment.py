@@ -36,7 +36,7 @@ class AlignmentFamily(Family):
     objective: str = setting("variational", choices=("variational", "hard"))
     """Training objective per target token: `"variational"`, `E_q[log f(z)] - KL(q || p)` with an inference network
     that reads the target, or `"hard"`, `E_p[log f(z)]`."""
-    d_inference: int = setting(128, least=1)
+    d_inference: int = setting(128, least=1, most=2**13)
     """Size of each direction of the inference network's LSTM."""
 
     @property

@@ -29,7 +29,7 @@ class DirichletFamily(AlignmentFamily):
     reparameterisation; the KL is analytic.
     """
 
-    concentration: float = setting(10.0, above=0)
+    concentration: float = setting(10.0, least=1e-6, most=1e6)
     """Sum of the Dirichlet parameters: large values approach soft attention, values below 1 single positions."""
 
     def parameters(self, log_p: Tensor) -> Tensor:

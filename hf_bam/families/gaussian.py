@@ -57,16 +57,16 @@ class GaussianFamily(Family):
     prior: str = setting("standard", choices=("standard", "mean_value", "none"))
     """Prior of an attention vector: `"standard"`, N(0, I); `"mean_value"`, N(m, I) for the mean m of the values that
     the query may attend to; `"none"`: no KL."""
-    gamma: float = setting(1.0, least=0)
+    gamma: float = setting(1.0, least=0, most=1e6)
     """Weight of the KL of the attention vectors beside that of other latent variables, a factor on top of
     `kl_weight`."""
-    initial_sigma: float = setting(0.1, least=0)
+    initial_sigma: float = setting(0.1, least=0, most=1e3)
     """Standard deviation of the noise before training, about. 0: attention stays deterministic, for models with a
     `sentence_latent` alone."""
-    d_sigma: int = setting(32, least=1)
+    d_sigma: int = setting(32, least=1, most=2**13)
     """Width of the hidden layer of the network that computes the standard deviations."""
 
-    sentence_latent: int | None = setting(None, least=1)
+    sentence_latent: int | None = setting(None, least=1, most=2**13)
     """Size of a Gaussian latent of the whole source text, which enters the decoder's memory as one more position.
     none: no such latent."""
 

@@ -20,7 +20,7 @@ class GumbelFamily(DiscreteFamily):
     distributions.
     """
 
-    temperature: float = setting(0.5, above=0)
+    temperature: float = setting(0.5, least=1e-6, most=1e6)
     """Temperature of the relaxed samples: low values approach single positions and have gradients of more variance."""
 
     def draw(self, log_p: Tensor, call: Call) -> Tensor:

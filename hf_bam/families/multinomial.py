@@ -26,7 +26,7 @@ class MultinomialFamily(Family):
 
     stage = "weights"
 
-    counts: int = setting(16, least=1)
+    counts: int = setting(16, least=1, most=2**20)
     """Number of keys that every query draws; large values approach soft attention."""
 
     def sample(self, weights: Tensor, call: Call) -> Tensor:

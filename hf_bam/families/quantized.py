@@ -32,19 +32,19 @@ class QuantizedFamily(Family):
     latent: str = setting("codes", choices=("codes", "gaussian", "sentence"))
     """Latent variable: `"codes"`, the nearest code of every state (DAVAM); `"gaussian"`, a Gaussian for every state,
     with an autoregressive prior (GAVAM); `"sentence"`, one Gaussian for the text, with the prior N(0, I) (VAE)."""
-    num_codes: int = setting(512, least=2)
+    num_codes: int = setting(512, least=2, most=2**20)
     """Number of codes, K."""
     decay: float = setting(0.99, least=0, below=1)
     """Decay of the moving averages that the codes are."""
     revive_below: float = setting(0.03, least=0, below=1)
     """Fraction of the mean count of states below which a code is moved to a state of the batch. 0: never."""
-    commitment: float = setting(5.0, least=0)
+    commitment: float = setting(5.0, least=0, most=1e6)
     """Weight beta of the commitment loss, the mean squared distance of states to their codes."""
-    commitment_start: float = setting(0.1, least=0)
+    commitment_start: float = setting(0.1, least=0, most=1e6)
     """Its weight at the first optimizer step, from which it grows linearly."""
     commitment_steps: int = setting(1000, least=0)
     """Optimizer steps of this growth. 0: the weight is `commitment` from the start."""
-    latent_size: int = setting(32, least=1)
+    latent_size: int = setting(32, least=1, most=2**13)
     """Size of Gaussian latent variables. Codes have the size of the encoder's states."""
 
     @property

@@ -58,7 +58,7 @@ class ScoreFamily(Family):
     shared by all queries; `"token"`: one per key, shared by all queries and heads of a layer."""
     prior: str = setting("contextual", choices=(*PRIORS, "none"))
     """`"contextual"`: a small network of the keys; `"fixed"`: uniform over the keys; `"none"`: no KL."""
-    d_mid: int = setting(5, least=1)
+    d_mid: int = setting(5, least=1, most=2**13)
     """Width of the contextual prior's hidden layer."""
 
     @property

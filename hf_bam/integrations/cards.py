@@ -37,6 +37,10 @@ OF_PRIOR = ("beta", "prior_shape", "alpha", "sigma_prior", "prior_location")
 """Settings that have an effect on the KL alone."""
 
 
+LONGEST = 200
+"""Characters of a field that is taken over from another card, at most."""
+
+
 def model_card(
     model: nn.Module,
     *,
@@ -94,10 +98,15 @@ def model_card(
         "repo_id": repo_id or "path/to/this/model",
         "example": _example(root, pairs),
         "settings": _table("setting", {f"`{key}`": f"`{_text(value)}`" for key, value in used(settings).items()}),
-        "metrics": _table("score", {key: float(value) for key, value in (metrics or {}).items()}, "lr"),
-        "dataset": _text(dataset or ""),
+        "metrics": _table(
+            "score", {tables.escape_markdown(key): float(value) for key, value in (metrics or {}).items()}, "lr"
+        ),
+        "dataset": tables.escape_markdown(dataset or ""),
+        "licence": tables.escape_markdown(data.license_name or data.license or "See the base model."),
         "report": report,
-        "figures": {_text(Path(figure).stem): f"figures/{quote(Path(figure).name)}" for figure in figures},
+        "figures": {
+            tables.escape_markdown(Path(figure).stem): f"figures/{quote(Path(figure).name)}" for figure in figures
+        },
         "training": _table("setting", training or {}),
         "calibration": _table("fit", calibration or {}),
         "has_predictor": calibration is not None,
@@ -123,7 +132,8 @@ def _licence(base: str) -> dict[str, str]:
     except Exception:  # whatever the reason, the licence is then not known
         return {}
     names = ("license", "license_name", "license_link")
-    return {name: header.get(name) for name in names if header and isinstance(header.get(name), str)}
+    found = {name: header.get(name) for name in names if header}
+    return {name: _text(value) for name, value in found.items() if isinstance(value, str) and len(value) <= LONGEST}
 
 
 def _is_name(text: str) -> bool:
@@ -189,7 +199,10 @@ def _template() -> Template:
 
 def _table(name: str, values: Mapping[str, Any], align: str = "l") -> str:
     """Return a Markdown table of names and values; an empty text without any."""
-    body = [(key, _text(value)) for key, value in values.items()]
+    body = [
+        (key, _text(value) if key.startswith("`") else tables.escape_markdown(_text(value)))
+        for key, value in values.items()
+    ]
     return tables.markdown_table((name, "value"), body, align) if body else ""
 
 

@@ -19,6 +19,7 @@ from transformers.utils import ADAPTER_CONFIG_NAME, logging
 from transformers.utils.hub import cached_file
 
 from .. import models
+from ..fields import shown
 from ..patching.state import base_model, patch_of
 from . import code_prior
 from .cards import model_card
@@ -90,9 +91,9 @@ def location_in(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 def _class_named(saved: SavedBam) -> type[PreTrainedModel]:
     cls = getattr(transformers, saved.architecture, None) or getattr(models, saved.architecture, None)
-    if cls is None:
+    if not isinstance(cls, type) or not issubclass(cls, PreTrainedModel):
         raise ValueError(
-            f"{saved.source} was saved from a {saved.architecture!r}, which transformers does not have; give "
+            f"{saved.source} was saved from a {shown(saved.architecture)}, which is no model of transformers; give "
             "model_class=..."
         )
     return cls

@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 import torch
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils._validators import validate_repo_id
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers.utils import CONFIG_NAME
 from transformers.utils.hub import cached_file
 
+from .. import tensors as files
 from ..config import BamConfig
+from ..fields import parse_json
 from ..patching import get_config, patch_without
 from ..patching.state import bam_modules, patch_of, root_of
 from ..patching.steps import BUFFER, step_of
@@ -68,10 +68,7 @@ def write(model: nn.Module, tensors: Mapping[str, Tensor], directory: Path) -> P
         "architecture": type(root_of(model)).__name__.removeprefix("FSDP"),
         "skipped": json.dumps(patch_of(model).skipped),
     }
-    unfinished = directory / f".{FILE}.{os.getpid()}"
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, unfinished, metadata)
-    os.replace(unfinished, directory / FILE)
-    return directory / FILE
+    return files.replace(directory / FILE, tensors, metadata)
 
 
 def state_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -99,23 +96,19 @@ def _trained(module: nn.Module) -> nn.Module:
 
 def read(path: str | os.PathLike[str]) -> SavedBam:
     """Read the file; raise `ValueError` if it is damaged, of another program or of a newer version."""
+    metadata, tensors = files.read(path)
+    if "bam_config" not in metadata:
+        raise ValueError(f"{path} was not written by hf_bam: its header lacks bam_config.")
+    files.check_version(path, metadata, "bam_format", FORMAT)
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path} cannot be read, it is damaged or incomplete: {error}") from error
-    version = metadata.get("bam_format", "")
-    if not version.isdigit() or "bam_config" not in metadata:
-        raise ValueError(f"{path} was not written by hf_bam: its header lacks bam_format or bam_config.")
-    if int(version) > FORMAT:
-        raise ValueError(f"{path} has format {version}, this hf_bam reads up to {FORMAT}: install a newer hf_bam.")
-    try:
-        config = BamConfig.from_saved(json.loads(metadata["bam_config"]))
+        config = BamConfig.from_saved(parse_json(metadata["bam_config"]))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} has settings that this hf_bam does not know: {error}") from error
-    skipped = tuple(json.loads(metadata.get("skipped", "[]")))
-    return SavedBam(config, metadata.get("architecture", ""), tensors, path, skipped)
+    files.check_finite(path, tensors)
+    skipped = parse_json(metadata.get("skipped", "[]"))
+    if not isinstance(skipped, list) or not all(isinstance(name, str) for name in skipped):
+        raise ValueError(f"{path} has a list of skipped modules that is not one of names.")
+    return SavedBam(config, metadata.get("architecture", ""), tensors, path, tuple(skipped))
 
 
 def load(model: Model, name_or_path: str | os.PathLike[str], **hub: Any) -> Model:

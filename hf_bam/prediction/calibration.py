@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+import torch
 
+from .. import tensors
 from ..evaluation.conformal import IntervalFit, quantile
 from ..evaluation.novelty import FeatureGaussians, LayerGaussians, percentiles
-from ..fields import check_fields, setting
+from ..fields import check_fields, parse_json, setting
 from .results import Array, Novelty
 
 Features = Mapping[str, Array]
@@ -181,11 +181,8 @@ class Calibration:
             numbers["novelty"] = {"false_alarms": self.novelty.false_alarms, "layers": layers}
             arrays = self.novelty.arrays()
         header = {"calibration_format": str(FORMAT), "numbers": json.dumps(numbers), "about": json.dumps(dict(about))}
-        path = Path(folder, FILE)
-        unfinished = path.with_name(f".{FILE}.{os.getpid()}")
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, unfinished, header)
-        os.replace(unfinished, path)
-        return path
+        content = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+        return tensors.replace(Path(folder, FILE), content, header)
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> tuple[Calibration, dict[str, Any]]:
@@ -195,19 +192,11 @@ class Calibration:
             ValueError: if the file is damaged, of another program or of a newer version.
         """
         path = Path(folder, FILE)
+        header, content = tensors.read(path)
+        tensors.check_version(path, header, "calibration_format", FORMAT)
         try:
-            with safe_open(path, framework="numpy") as file:
-                header = file.metadata() or {}
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        except (SafetensorError, OSError) as error:
-            raise ValueError(f"{path} cannot be read, it is damaged or incomplete: {error}") from error
-        version = header.get("calibration_format", "")
-        if not version.isdigit():
-            raise ValueError(f"{path} was not written by hf_bam: its header lacks calibration_format.")
-        if int(version) > FORMAT:
-            raise ValueError(f"{path} has format {version}, this hf_bam reads up to {FORMAT}: install a newer hf_bam.")
-        try:
-            numbers, about = json.loads(header["numbers"]), dict(json.loads(header["about"]))
+            arrays = {name: tensor.numpy() for name, tensor in content.items()}
+            numbers, about = parse_json(header["numbers"]), dict(parse_json(header["about"]))
             parts: dict[str, Any] = {name: cls(**numbers[name]) for name, cls in NUMBERS.items() if name in numbers}
             if "novelty" in numbers:
                 parts["novelty"] = NoveltyFit.from_arrays(arrays, **numbers["novelty"])

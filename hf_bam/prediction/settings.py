@@ -12,13 +12,13 @@ from ..fields import check_fields, setting
 class Settings:
     """Settings of a [`Predictor`][hf_bam.prediction.Predictor]; some apply to one kind of model only."""
 
-    num_samples: int = setting(32, least=1)
+    num_samples: int = setting(32, least=1, most=10**6)
     """Samples of each input."""
     threshold: float = setting(0.05, above=0, below=1)
     """The lead of the most probable class is significant when the p-value of its t-test is lower."""
     paired: bool = False
     """Pair the samples of the two classes in the t-test."""
-    temperature: float = setting(1.0, above=0)
+    temperature: float = setting(1.0, least=1e-6, most=1e6)
     """Divides the logits; `Predictor.calibrated` fits it."""
     adaptive: bool = False
     """Stop sampling an input once its decision is unlikely to change; classification only."""

@@ -29,11 +29,11 @@ class Autoencode(GenerationTask):
 
     text: str = "txt"
     """Ending of the files."""
-    prior_epochs: int = setting(10, least=0)
+    prior_epochs: int = setting(10, least=0, most=10**6)
     """Stage two: passes over the codes of the training rows that train their autoregressive prior. 0: no prior."""
-    prior_width: int = setting(128, least=4)
+    prior_width: int = setting(128, least=4, most=2**13)
     """Stage two: hidden size of the prior."""
-    prior_layers: int = setting(2, least=1)
+    prior_layers: int = setting(2, least=1, most=256)
     """Stage two: number of layers of the prior."""
 
     default_model: ClassVar[str] = "recurrent"

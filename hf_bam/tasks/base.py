@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from datasets import Dataset
+import pyarrow.compute as pc
+from datasets import Dataset, Value
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -17,6 +18,10 @@ from ..prediction import Predictions
 from .measures import text_measures
 
 Collator = Callable[[list[dict[str, Any]]], dict[str, Tensor]]
+
+
+LONGEST_TEXT = 10**6
+"""Characters of a text, at most: models read much less, and tokenizers take seconds for more."""
 
 
 class DataError(ValueError):
@@ -51,6 +56,19 @@ class Data:
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {len(rows)}" for name, rows in self.sets.items())
+
+    def check_texts(self) -> None:
+        """Raise `DataError` for a text that is longer than `LONGEST_TEXT`."""
+        for name, rows in self.sets.items():
+            for column, kind in rows.features.items():
+                if kind == Value("string"):
+                    texts = rows.select_columns(column).with_format("arrow")[:][column]
+                    longest = pc.max(pc.utf8_length(texts)).as_py() or 0
+                    if longest > LONGEST_TEXT:
+                        raise DataError(
+                            f"The set {name} has a text of {longest} characters in column {column!r}; at most "
+                            f"{LONGEST_TEXT} are read. Cut it, or divide it into several rows."
+                        )
 
 
 @dataclass(frozen=True)

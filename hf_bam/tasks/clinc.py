@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, ClassVar
 
 from datasets import Dataset, load_dataset
 
+from ..fields import parse_json
 from .base import Data, DataError
 from .classification import SentenceTask, make_rows, quiet
 
@@ -52,7 +52,7 @@ def _rows(pairs: Iterable[tuple[str, str]], names: list[str], labelled: bool = T
 
 def _from_file(path: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist; expected the file {FILE} of CLINC150 in data_dir.") from error
     except ValueError as error:

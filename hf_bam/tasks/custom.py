@@ -25,6 +25,10 @@ MISSING = r"|(?i:[-+]?(nan|inf|infinity)|null|<na>|nat)|None"
 """Values that programs write for a missing label. `none`, `n/a` and `NA` are names of classes in some data."""
 
 
+LONGEST_NAME = 1000
+"""Characters of the name of a class, at most."""
+
+
 @dataclass(frozen=True)
 class Custom(SentenceTask):
     """Sentences or pairs with labels, from files with the names train, validation (or dev) and test.
@@ -105,7 +109,7 @@ class Custom(SentenceTask):
         if isinstance(value, float):
             raise self._not_a_class(record)
         name = str(value).strip() if isinstance(value, (str, int)) else ""
-        if re.fullmatch(MISSING, name):
+        if re.fullmatch(MISSING, name) or len(name) > LONGEST_NAME:
             raise record.error(f"a label in column {self.label_column!r}", value)
         return name
 

@@ -38,23 +38,23 @@ POSITIONS = 512
 class GenerationTask(Task):
     """Base of the tasks that generate a text from a text. Their rows have the columns `source` and `target`."""
 
-    num_beams: int = setting(5, least=1)
+    num_beams: int = setting(5, least=1, most=1024)
     """Beams of the search; 1: greedy decoding."""
-    max_target_length: int = setting(128, least=1)
+    max_target_length: int = setting(128, least=1, most=2**20)
     """Largest number of tokens of a generated text, with the end token; longer targets are truncated in training."""
     prefix: str = ""
     """Text before every source text, for pretrained models that expect one."""
     word_dropout: float = setting(0.0, least=0, below=1)
     """Probability with which an input token of the decoder becomes the unknown token in training, so that the decoder
     relies on the source more than on the target so far."""
-    vocabulary: int = setting(8000, least=1)
+    vocabulary: int = setting(8000, least=1, most=10**6)
     """Model from scratch: largest number of tokens, of both sides together."""
-    width: int = setting(256, least=1)
+    width: int = setting(256, least=1, most=2**13)
     """Model from scratch: hidden size."""
-    layers: int | None = setting(None, least=1)
+    layers: int | None = setting(None, least=1, most=256)
     """Model from scratch: number of layers of the encoder, and of the decoder. none: 3 for scratch, 1 for
     recurrent."""
-    heads: int | None = setting(None, least=1)
+    heads: int | None = setting(None, least=1, most=1024)
     """Model from scratch: number of attention heads of a layer. none: 4 for scratch, 1 for recurrent."""
 
     input_feeding: bool = True

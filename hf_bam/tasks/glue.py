@@ -173,7 +173,7 @@ class Glue(SentenceTask):
     def _unlabelled(self, file: Path) -> Dataset:
         spec, rows = self.spec, []
         for record in read_tsv(file, (spec.index, *spec.texts)):
-            index = int(_number(record, spec.index, INTEGER, "an integer"))
+            index = int(_number(record, spec.index, f"(?=.{{1,18}}$){INTEGER}", "an integer"))
             rows.append((*(record[name] for name in spec.texts), index))
         *texts, indices = _columns(file, rows)
         return make_rows(texts, [None] * len(rows), spec.names, idx=indices)

@@ -1,22 +1,25 @@
 """Readers of files of rows. Every row knows its line, for error messages.
 
 Text is UTF-8, with or without a byte order mark, and only a line feed ends a line: the other characters that Unicode
-counts as line ends occur within sentences.
+counts as line ends occur within sentences. Text files may be compressed with gzip.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
-from pyarrow import ArrowInvalid
+from pyarrow import ArrowException
 from pyarrow.parquet import ParquetFile
 
-from .base import DataError
+from ..fields import parse_json, shown
+from .base import LONGEST_TEXT, DataError
 
 Fields = Iterator[tuple[int, list[str]]]
 INTEGER = r"[-+]?[0-9]+"
@@ -36,7 +39,7 @@ class Record:
         return self.values[column]
 
     def error(self, expected: str, found: Any) -> DataError:
-        return error(self.path, self.place, expected, f"{found!r:.80}")
+        return error(self.path, self.place, expected, shown(found))
 
     def require(self, columns: Sequence[str]) -> Record:
         """Return the record if it has these columns, or raise `DataError`."""
@@ -64,18 +67,19 @@ def read_tsv(
 
 def read_csv(path: Path, columns: Sequence[str]) -> Iterator[Record]:
     """Yield the rows of a file with commas between the columns; double quotes enclose commas and line ends."""
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_TEXT))  # a setting of the whole process
     return _records(path, _csv_fields(path), columns)
 
 
 def read_json(path: Path, columns: Sequence[str]) -> Iterator[Record]:
     """Yield the objects of a file that is one JSON list, or that has one object a line."""
-    with opened(path) as file:
-        is_list = file.read(4096).decode("utf-8-sig", errors="replace").lstrip().startswith("[")
+    first = next((line for _, line in _lines(path) if line.strip()), "")
+    is_list = first.lstrip().startswith("[")
     for place, item in _json_list(path) if is_list else _json_lines(path):
         if isinstance(item, Repeated):
             raise error(path, place, "every name once in an object", f"{item.name!r} twice")
         if not isinstance(item, dict):
-            raise error(path, place, "an object with the columns", f"{item!r:.80}")
+            raise error(path, place, "an object with the columns", shown(item))
         yield Record(path, place, item).require(columns)
 
 
@@ -83,13 +87,17 @@ def read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
     with opened(path) as file:
         try:
             table = ParquetFile(file)
-        except ArrowInvalid as invalid:
+            names = table.schema_arrow.names
+        except (ArrowException, OSError, ValueError) as invalid:
             raise error(path, "the file", "Parquet", str(invalid)) from invalid
-        _require(path, "the file", columns, table.schema_arrow.names)
-        _check_once(path, "the file", table.schema_arrow.names)
-        rows = (row for batch in table.iter_batches() for row in batch.to_pylist())
-        for number, row in enumerate(rows, 1):
-            yield Record(path, f"row {number}", row)
+        _require(path, "the file", columns, names)
+        _check_once(path, "the file", names)
+        try:
+            rows = (row for batch in table.iter_batches() for row in batch.to_pylist())
+            for number, row in enumerate(rows, 1):
+                yield Record(path, f"row {number}", row)
+        except (ArrowException, OSError, ValueError, OverflowError) as invalid:
+            raise error(path, "the file", "Parquet", str(invalid)) from invalid
 
 
 def read_txt(path: Path, columns: Sequence[str] = ("text",)) -> Iterator[Record]:
@@ -99,26 +107,34 @@ def read_txt(path: Path, columns: Sequence[str] = ("text",)) -> Iterator[Record]
         yield Record(path, f"line {number}", {"text": line.rstrip("\r")})
 
 
-READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[Record]]] = {
-    ".csv": read_csv,
-    ".tsv": read_tsv,
-    ".json": read_json,
-    ".jsonl": read_json,
+Reader = Callable[[Path, Sequence[str]], Iterator[Record]]
+TEXT_READERS: dict[str, Reader] = {".csv": read_csv, ".tsv": read_tsv, ".json": read_json, ".jsonl": read_json}
+READERS: dict[str, Reader] = {
+    **TEXT_READERS,
     ".parquet": read_parquet,
+    **{f"{ending}.gz": reader for ending, reader in TEXT_READERS.items()},
 }
+"""Readers of tables by the ending of the file."""
+
+
+def ending_of(path: Path) -> str | None:
+    """Return the ending by which a file is read; None if there is no reader for it."""
+    return next((ending for ending in READERS if path.name.endswith(ending)), None)
 
 
 def opened(path: Path) -> BinaryIO:
-    """Open a file to read bytes."""
+    """Open a file to read bytes, decompressed if its name ends in `.gz`."""
     if not path.is_file():
         raise DataError(f"{path}: there is no such file.")
-    return path.open("rb")
+    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
 def _require(path: Path, place: str, columns: Sequence[str], present: Any) -> None:
     for column in columns:
         if column not in present:
-            raise error(path, place, f"a column {column!r}", f"the columns {', '.join(map(repr, present))}")
+            raise error(
+                path, place, f"a column {column!r}", f"the columns {', '.join(map(shown, list(present)[:20]))}"
+            )
 
 
 def _check_once(path: Path, place: str, names: Sequence[str]) -> None:
@@ -129,7 +145,12 @@ def _check_once(path: Path, place: str, names: Sequence[str]) -> None:
 
 def repeated(names: Sequence[str]) -> str | None:
     """Return the first name that occurs twice; columns without a name are ignored."""
-    return next((name for i, name in enumerate(names) if name and name in names[:i]), None)
+    known: set[str] = set()
+    for name in names:
+        if name and name in known:
+            return name
+        known.add(name)
+    return None
 
 
 class Repeated(dict[str, Any]):
@@ -149,13 +170,16 @@ def json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _lines(path: Path, end: str = "") -> Iterator[tuple[int, str]]:
-    with opened(path) as file:
-        for number, line in enumerate(file, 1):
-            try:
+    number = 0
+    try:
+        with opened(path) as file:
+            for number, line in enumerate(file, 1):
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as invalid:
-                raise error(path, f"line {number}", "UTF-8 text", str(invalid)) from invalid
-            yield number, text.removesuffix("\n") + end
+                yield number, text.removesuffix("\n") + end
+    except UnicodeDecodeError as invalid:
+        raise error(path, f"line {number}", "UTF-8 text", str(invalid)) from invalid
+    except (gzip.BadGzipFile, zlib.error, EOFError) as invalid:
+        raise error(path, f"line {number + 1}", "text compressed with gzip", str(invalid)) from invalid
 
 
 def _csv_fields(path: Path) -> Fields:
@@ -195,9 +219,11 @@ def _records(
 def _json_list(path: Path) -> Iterator[tuple[str, Any]]:
     text = "\n".join(line for _, line in _lines(path))
     try:
-        items = json.loads(text, object_pairs_hook=json_object)
+        items = parse_json(text, object_pairs_hook=json_object)
     except json.JSONDecodeError as invalid:
         raise error(path, f"line {invalid.lineno}", "JSON", invalid.msg) from invalid
+    except ValueError as invalid:
+        raise error(path, "the file", "JSON", str(invalid)) from invalid
     for number, item in enumerate(items, 1):
         yield f"row {number}", item
 
@@ -207,6 +233,7 @@ def _json_lines(path: Path) -> Iterator[tuple[str, Any]]:
         if not line.strip():
             continue
         try:
-            yield f"line {number}", json.loads(line, object_pairs_hook=json_object)
-        except json.JSONDecodeError as invalid:
-            raise error(path, f"line {number}", "a JSON object", f"{line!r:.80} ({invalid.msg})") from invalid
+            item = parse_json(line, object_pairs_hook=json_object)
+        except ValueError as invalid:
+            raise error(path, f"line {number}", "a JSON object", f"{shown(line)} ({invalid})") from invalid
+        yield f"line {number}", item

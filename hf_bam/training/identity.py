@@ -11,6 +11,7 @@ import torch
 from datasets import Dataset
 from torch import nn
 
+from ..fields import shown
 from .compatibility import ADDED, present_settings
 
 BATCH = 1000
@@ -72,8 +73,8 @@ def check_same(place: Any, before: Mapping[str, Any], now: Mapping[str, Any], fr
     name, one, other = _difference(earlier, present)
     if name:
         raise ValueError(
-            f"{place} was made with {name}={one!r}, and this run has {other!r}; resume with the same settings and "
-            "data, choose another folder, or remove the earlier run: overwrite_output_dir=True "
+            f"{place} was made with {name}={shown(one)}, and this run has {shown(other)}; resume with the same "
+            "settings and data, choose another folder, or remove the earlier run: overwrite_output_dir=True "
             "(--overwrite_output_dir)."
         )
 

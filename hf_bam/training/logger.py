@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
 from collections.abc import Callable, Collection
@@ -15,7 +16,11 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
+from ..fields import parse_json
 from ..patching.state import patch_of
+from .files import write_text
+
+logger = logging.getLogger(__name__)
 
 TERMS = ("loss", "task_loss", "kl", "consistency")
 SHOWN = {"loss": "loss", "task_loss": "task", "kl": "kl", "kl_weight": "weight", "consistency": "consistency"}
@@ -50,8 +55,7 @@ class RunLogger:
         hidden = None if accelerator.is_main_process else True  # None: hidden where there is no terminal
         self.bar = tqdm(total=total, initial=step, unit="step", disable=hidden, dynamic_ncols=True)
         if accelerator.is_main_process:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("".join(_lines_up_to(path, step)), encoding="utf-8")
+            write_text(path, "".join(_lines_up_to(path, step)))
         self.start_timer()
 
     def start_timer(self) -> None:
@@ -123,7 +127,20 @@ def latent_values(model: PreTrainedModel) -> dict[str, float]:
 
 def _lines_up_to(path: Path, step: int) -> list[str]:
     """Return the complete lines of a log for the steps up to this one."""
-    if step == 0 or not path.exists():
+    if step == 0 or not path.is_file():
         return []
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
-    return [line for line in lines if json.loads(line)["step"] <= step]
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    found = [(line, _step(line)) for line in lines[:-1]]  # the last one is empty, or the process was killed in it
+    damaged = sum(own is None for _, own in found)
+    if damaged:
+        logger.warning("%s: %d damaged lines are left out.", path, damaged)
+    return [f"{line}\n" for line, own in found if own is not None and own <= step]
+
+
+def _step(line: str) -> int | None:
+    """Return the step of a line of the log; None if the line is damaged."""
+    try:
+        step = parse_json(line)["step"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    return step if isinstance(step, int) else None

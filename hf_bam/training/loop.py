@@ -31,6 +31,7 @@ from .logger import TERMS, Log, RunLogger, latent_values
 from .members import Members
 from .optimization import learning_rate_factor, make_optimizer, set_learning_rate, warmup_steps
 from .recipe import Recipe
+from .signals import Interrupted, Stop, collected
 from .state import CheckpointManager, State
 
 Batch = dict[str, Tensor]
@@ -114,8 +115,10 @@ class Loop:
     def run(self, resume: bool = False) -> State:
         """Train to the end, from the last checkpoint if `resume`, and load the best or the averaged weights."""
         self.begin(resume)
-        for batches in self.steps():
-            self.advance(batches)
+        with collected() as stop:
+            for batches in self.steps():
+                self.advance(batches)
+                self.end_if(stop)
         self.logger.close()
         if self.recipe.average_checkpoints:
             self.members.average(self.unwrapped)
@@ -146,6 +149,23 @@ class Loop:
         self.state.step += 1
         self.logger.update(terms, self.recipe.batch_size)
         self.after_step(norm)
+
+    def end_if(self, stop: Stop) -> None:
+        """Save a checkpoint and raise `Interrupted` if a signal was received, by any process."""
+        number, step = stop.number, self.state.step
+        if self.accelerator.num_processes > 1:
+            if step % self.recipe.logging_steps:
+                return  # the processes agree when they write a line of the log
+            received = torch.tensor(float(number), device=self.accelerator.device)
+            number = int(self.accelerator.gather(received.reshape(1)).max())
+        if not number or step == self.total:  # after the last step there is a checkpoint
+            return
+        if self.manager.saved != step:
+            if self.logger.steps:
+                self.logger.log_averages(step, **self.values(None))
+            self.manager.save()
+        self.logger.close()
+        raise Interrupted(number, f"Interrupted after step {step}, of which there is a checkpoint.")
 
     def undo_precision(self) -> None:
         """Remove autocast from the model; Accelerate's own function also removes the decorators of transformers."""

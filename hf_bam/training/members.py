@@ -61,6 +61,7 @@ class Members:
     def save(self, step: int, model: PreTrainedModel) -> None:
         """Save the model after a step, if it is a member; a run that resumes from an earlier step saves it again."""
         if step in self.steps:
+            shutil.rmtree(self.at(step), ignore_errors=True)  # files of a process that was killed
             model.save_pretrained(self.at(step))
 
     def load(self, model: PreTrainedModel) -> list[PreTrainedModel]:

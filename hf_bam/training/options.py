@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from ..families import FAMILIES
 from ..fields import CHOICES, describe, is_number, type_name
@@ -24,6 +24,8 @@ SECOND = {
     "num_samples": "--samples",
 }
 """Second spellings of options."""
+LONGEST_ERROR = 2000
+"""Characters of an error about options."""
 SWITCH: dict[str, Any] = {"action": "store_true"}
 
 
@@ -35,6 +37,24 @@ class HelpFormatter(argparse.HelpFormatter):
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
         return f"{', '.join(action.option_strings)} {value}"
+
+
+class Parser(argparse.ArgumentParser):
+    """Parser of a command: only options that are given have a value, and an error is one line."""
+
+    def __init__(self, prog: str | None, usage: str = "%(prog)s [options]", **options: Any) -> None:
+        super().__init__(
+            prog,
+            usage=usage,
+            allow_abbrev=False,
+            argument_default=argparse.SUPPRESS,
+            formatter_class=HelpFormatter,
+            **options,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        line = " ".join(message.split())
+        super().error(line if len(line) <= LONGEST_ERROR else f"{line[:LONGEST_ERROR]} ...")
 
 
 def only_for(item: dataclasses.Field[Any], options: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -53,10 +54,29 @@ def about(job: Job, name: str) -> dict[str, Any]:
     return {"model": job.model_name_or_path, "attention": job.attention, "data": data, "seed": job.seed}
 
 
-def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Save the model and its tokenizer for `from_pretrained`."""
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, card: Card | None, folder: Path) -> None:
+    """Save the model, its tokenizer and its card for `from_pretrained`."""
+
+    def write(unfinished: Path) -> None:
+        model.save_pretrained(unfinished)
+        tokenizer.save_pretrained(unfinished)
+        if card is not None:
+            card.write(unfinished)
+
+    replace_folder(folder, write)
+
+
+def replace_folder(folder: Path, write: Callable[[Path], object]) -> None:
+    """Write a folder in the place of an earlier one, as a whole or not at all."""
+    unfinished = folder.with_name(f".{folder.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        write(unfinished)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+    unfinished.rename(folder)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..config import BamConfig
-from ..fields import check_fields, from_fields, setting, type_name
+from ..fields import check_fields, from_fields, setting, shown, type_name
 
 
 @dataclass(frozen=True)
@@ -18,30 +18,30 @@ class Recipe:
     Frozen and checked: a wrong value raises a `ValueError` that names the field, the value and what it may be.
     """
 
-    learning_rate: float = setting(5e-5, above=0)
+    learning_rate: float = setting(5e-5, above=0, most=1e3)
     """Peak learning rate of AdamW."""
-    prior_learning_rate: float | None = setting(None, above=0)
+    prior_learning_rate: float | None = setting(None, above=0, most=1e3)
     """Peak learning rate of the prior network, which is not pretrained. none: the same as learning_rate."""
-    batch_size: int = setting(32, least=1)
+    batch_size: int = setting(32, least=1, most=2**20)
     """Examples per optimizer step, over all processes and accumulated batches."""
-    gradient_accumulation_steps: int = setting(1, least=1)
+    gradient_accumulation_steps: int = setting(1, least=1, most=2**20)
     """Forward passes into which each process divides its part of batch_size, to save memory."""
-    num_train_epochs: float = setting(3.0, above=0)
+    num_train_epochs: float = setting(3.0, above=0, most=1e6)
     """Passes over the training rows."""
-    max_steps: int | None = setting(None, least=1)
+    max_steps: int | None = setting(None, least=1, most=10**9)
     """Optimizer steps in total, instead of num_train_epochs."""
-    warmup_steps: float = setting(0.06, least=0)
+    warmup_steps: float = setting(0.06, least=0, most=1e9)
     """Optimizer steps of linear warmup, after which the learning rate decays linearly to 0. Below 1: a fraction of all
     steps."""
-    weight_decay: float = setting(0.01, least=0)
+    weight_decay: float = setting(0.01, least=0, most=1e3)
     """Weight decay of AdamW, on all weights except biases and norms."""
-    max_grad_norm: float | None = setting(1.0, above=0)
+    max_grad_norm: float | None = setting(1.0, above=0, most=1e9)
     """Norm to which the gradient is clipped. none: no clipping."""
-    max_length: int = setting(128, least=8)
+    max_length: int = setting(128, least=8, most=2**20)
     """Tokens per input. Longer inputs are truncated; question answering splits them into windows."""
-    dropout: float | None = setting(None, least=0, most=1)
+    dropout: float | None = setting(None, least=0, below=1)
     """Dropout rate in the layers of the model. none: the rate in the model's config."""
-    classifier_dropout: float | None = setting(None, least=0, most=1)
+    classifier_dropout: float | None = setting(None, least=0, below=1)
     """Dropout rate before the classifier. none: the rate in the model's config."""
     precision: str = setting("fp32", choices=("fp32", "bf16", "fp16"))
     """Single precision (fp32) or mixed precision (bf16, fp16)."""
@@ -55,17 +55,17 @@ class Recipe:
     """Optimizer steps between evaluations. none: one evaluation per epoch."""
     eval_rows: int | None = setting(None, least=1)
     """Rows of the first evaluation set that select the best checkpoint. none: all rows."""
-    per_device_eval_batch_size: int = setting(64, least=1)
+    per_device_eval_batch_size: int = setting(64, least=1, most=2**20)
     """Examples per evaluation batch on each process."""
     early_stopping_patience: int | None = setting(None, least=1)
     """Evaluations without a better score after which training stops. none: no early stopping."""
-    consistency: float = setting(0.0, least=0)
+    consistency: float = setting(0.0, least=0, most=1e6)
     """Weight of the symmetric KL between the predictions of two samples of the same batch. Above 0, an example goes
     through the model twice in one forward pass."""
-    num_train_samples: int = setting(1, least=1)
+    num_train_samples: int = setting(1, least=1, most=1024)
     """Samples per training example, M, in the bound -log mean_m p(y | x, W_m). An example goes through the model M
     times in one forward pass."""
-    ensemble_checkpoints: int = setting(0, least=0)
+    ensemble_checkpoints: int = setting(0, least=0, most=1024)
     """Models to save as members of an ensemble, evenly spaced over the end of training, where the learning rate stays
     constant. 0: no ensemble, and a learning rate that decays to 0."""
     ensemble_tail: float = setting(0.25, above=0, most=1)
@@ -78,15 +78,15 @@ class Recipe:
     """Checkpoints to keep: the latest ones, in addition to the best."""
     logging_steps: int = setting(10, least=1)
     """Optimizer steps between two lines of log.jsonl."""
-    num_samples: int = setting(32, least=0)
+    num_samples: int = setting(32, least=0, most=10**6)
     """Samples per input when the uncertainty of the trained model is measured. 0: do not measure it."""
     uncertainty_rows: int | None = setting(None, least=1)
     """Rows of each evaluation set on which the uncertainty is measured. none: all rows."""
-    dataloader_num_workers: int = setting(0, least=0)
+    dataloader_num_workers: int = setting(0, least=0, most=1024)
     """Data loader processes for each training process."""
-    lora_rank: int = setting(8, least=1)
+    lora_rank: int = setting(8, least=1, most=2**16)
     """Rank of the LoRA adapters."""
-    lora_alpha: float = setting(16.0, above=0)
+    lora_alpha: float = setting(16.0, above=0, most=1e6)
     """Scale of the LoRA adapters, which is divided by lora_rank."""
     bam: BamConfig = field(default_factory=BamConfig)
     """Settings of Bayesian attention: a `BamConfig`, or a mapping of its fields, with `preset` for a named one."""
@@ -127,7 +127,7 @@ def epochs_or_steps(changes: Mapping[str, Any]) -> dict[str, Any]:
     changes = dict(changes)
     if changes.get("num_train_epochs") is not None:
         if changes.get("max_steps") is not None:
-            both = f"num_train_epochs={changes['num_train_epochs']!r} and max_steps={changes['max_steps']!r}"
+            both = f"num_train_epochs={shown(changes['num_train_epochs'])} and max_steps={shown(changes['max_steps'])}"
             raise ValueError(f"{both} are both given; leave one of them out.")
         changes["max_steps"] = None
     return changes
@@ -143,6 +143,8 @@ def bam_summary(config: BamConfig) -> str:
 def bam_config(values: Any) -> BamConfig:
     """Return settings from a mapping of fields, on top of the preset that it may name."""
     if not isinstance(values, Mapping):
-        raise ValueError(f"Recipe.bam={values!r} is not valid; it must be a BamConfig or a mapping of its fields.")
+        raise ValueError(
+            f"Recipe.bam={shown(values)} is not valid; it must be a BamConfig or a mapping of its fields."
+        )
     rest = {name: value for name, value in values.items() if name != "preset"}
     return (BamConfig() if values.get("preset") is None else BamConfig.preset(values["preset"])).replace(**rest)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..fields import parse_json
 from ..tasks.base import Data
 from .compatibility import RESULTS, present_names
 from .files import write_json
@@ -58,8 +58,7 @@ class Result:
     def read(cls, folder: Path) -> Result:
         """Return the results of a folder; raise `ValueError` if the file holds something else."""
         try:
-            content = json.loads((folder / FILE).read_text(encoding="utf-8"))
-            content = present_names(content, RESULTS)
+            content = present_names(parse_json((folder / FILE).read_bytes()), RESULTS)
             return cls(content.pop("task"), folder, content.pop("scores"), content.pop("uncertainty"), content)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{folder / FILE} does not hold the results of a run ({error!r}); remove it.") from error

@@ -15,6 +15,7 @@ from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..evaluation import tables
+from ..patching.state import base_model
 from ..tasks.base import Data, Task
 from . import publishing, randomness
 from .assessment import Assessment
@@ -28,6 +29,7 @@ from .folder import Folder, on_main
 from .identity import check_same, comparable, fingerprint
 from .logger import Log
 from .loop import Loop, make_accelerator
+from .positions import check_positions
 from .recipe import bam_summary
 from .results import Result, Trained, score_rows, summary
 from .settings import Job
@@ -115,7 +117,7 @@ class Run:
         self.evaluator = Evaluator(self.task, tokenizer, self.recipe, self.accelerator)
         about = self.train(model, tokenizer, data, resume, overwrite) | self.identity
         if isinstance(model, PeftModel):
-            on_main(partial(model.save_pretrained, self.folder / "adapter"))
+            on_main(partial(publishing.replace_folder, self.folder / "adapter", model.save_pretrained))
             model = model.merge_and_unload()
         assessment = Assessment(self.evaluator, model, self.folder / "predictions", self.log)
         scores, found = assessment.scores(data.evaluation, data.test), dict[str, Uncertainty]()
@@ -146,6 +148,7 @@ class Run:
             check_same(self.folder, {"data": result.about["data"]}, {"data": self.identity["data"]})
         if self.main:  # checkpoints of a run that was killed just after it wrote the results
             Checkpoints(self.folder / "checkpoints").clear()
+            Folder(self.folder).remove_unfinished()
         self.log(f"{self.folder} is already finished.")
         return result
 
@@ -154,6 +157,7 @@ class Run:
         folder, loaded = None if self.job.data_dir is None else Path(self.job.data_dir), list[Data]()
         on_main(lambda: loaded.append(self.task.load(folder)))  # only one process downloads
         data = loaded[0] if loaded else self.task.load(folder)
+        data.check_texts()
         limit = self.job.eval_limit or self.job.limit
         data.train = subsample(data.train, self.job.limit)
         data.evaluation = {name: subsample(rows, limit) for name, rows in data.evaluation.items()}
@@ -170,6 +174,7 @@ class Run:
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, data: Data, resume: bool, overwrite: bool
     ) -> dict[str, Any]:
         """Train in place; return the number of steps, the best step and the time."""
+        check_positions(base_model(model), tokenizer, self.task, data, self.recipe.max_length)
         features = self.task.encode(data.train, tokenizer, self.recipe.max_length)
         held_out = subsample(next(iter(data.evaluation.values())), self.recipe.eval_rows)
 
@@ -216,10 +221,8 @@ class Run:
     def publish(self, result: Result, trained: Trained, report: bool, hub_model_id: str | None) -> None:
         """Write report, model and card, and last the results, which mark the run as finished."""
         pages = publishing.write_reports(trained.uncertainty, self.folder / "report", self.job) if report else []
-        publishing.save_model(trained.model, trained.tokenizer, self.folder / "model")
         card = publishing.card(result, trained.model, self.job, self.task, hub_model_id, pages)
-        if card is not None:
-            card.write(self.folder / "model")
+        publishing.save_model(trained.model, trained.tokenizer, card, self.folder / "model")
         if hub_model_id is not None:
             self.log(f"\nPushed to {publishing.push(trained.model, trained.tokenizer, hub_model_id, card)}")
         for folder in self.members.folders:

@@ -10,7 +10,7 @@ from importlib import import_module, resources
 from typing import Any
 
 from ..config import BamConfig, carried_over
-from ..fields import check_fields, describe, is_number, setting, type_name
+from ..fields import check_fields, describe, is_number, setting, shown, type_name
 from ..tasks import TASKS, get_task
 from ..tasks import __name__ as tasks_package
 from ..tasks.base import Task
@@ -37,7 +37,7 @@ class Job:
     """Bayesian attention (bam) or the attention of the model (plain)."""
     lora: bool = False
     """Train LoRA adapters, the prior network and the head; the other weights stay fixed."""
-    seed: int = setting(0, least=0)
+    seed: int = setting(0, least=0, most=2**32 - 1)
     """Seed of new weights, data order and noise."""
     data_dir: str | None = None
     """Folder with the data files. none: the task downloads its data."""
@@ -107,7 +107,7 @@ def merge(*layers: Values) -> dict[str, Any]:
 def _mapping(name: str, value: Any) -> dict[str, Any]:
     value = value.to_dict() if isinstance(value, BamConfig) else value
     if not isinstance(value, Mapping):
-        raise ValueError(f"{name}={value!r} is not valid; it must be a mapping of names to values.")
+        raise ValueError(f"{name}={shown(value)} is not valid; it must be a mapping of names to values.")
     return dict(value)
 
 
@@ -116,7 +116,7 @@ def recipe_layers(name: str | None, *keys: str) -> list[Values]:
     if name is None:
         return []
     if name not in RECIPES:
-        raise ValueError(f"recipe={name!r} is not known; choose one of {', '.join(RECIPES)}.")
+        raise ValueError(f"recipe={shown(name)} is not known; choose one of {', '.join(RECIPES)}.")
     recipes = read_yaml(resources.files(__package__).joinpath("recipes", f"{name}.yaml"))
     return [recipes[key] for key in ("default", *keys) if key in recipes]
 
@@ -124,7 +124,7 @@ def recipe_layers(name: str | None, *keys: str) -> list[Values]:
 def task_class(name: str) -> type[Task]:
     """Return the class of a task in the registry; its fields are the options of the task."""
     if name not in TASKS:
-        raise ValueError(f"task_name={name!r} is not known; choose one of {', '.join(TASKS)}.")
+        raise ValueError(f"task_name={shown(name)} is not known; choose one of {', '.join(TASKS)}.")
     factory: Any = TASKS[name]
     if isinstance(factory, partial):
         module, kind = factory.args
@@ -152,7 +152,7 @@ def checked_options(name: str, options: Values) -> dict[str, Any]:
     fields = {item.name: item for item in task_fields(name)}
     for option in options:
         if option not in fields:
-            raise ValueError(f"{option!r} is not an option of {name}; it has {', '.join(fields) or 'none'}.")
+            raise ValueError(f"{shown(option)} is not an option of {name}; it has {', '.join(fields) or 'none'}.")
     for option, item in fields.items():
         optional = (item.default, item.default_factory) != (dataclasses.MISSING, dataclasses.MISSING)
         if option not in options and not optional:

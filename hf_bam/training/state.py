@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from accelerate.utils import gather_object
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..fields import check_fields, is_number, setting, shown
 from . import randomness
 from .checkpoints import Checkpoint, Checkpoints, Tensors
 from .identity import check_same
@@ -33,10 +34,20 @@ class State:
         stopped: whether training stopped early.
     """
 
-    step: int = 0
+    step: int = setting(0, least=0)
     best: dict[str, Any] | None = None
-    waited: int = 0
+    waited: int = setting(0, least=0)
     stopped: bool = False
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> State:
+        """Return the state in a checkpoint, or raise `ValueError`."""
+        state = cls(**{item.name: values[item.name] for item in fields(cls)})
+        check_fields(state)
+        best = state.best
+        if best is not None and not (is_number(best.get("score")) and isinstance(best.get("step"), int)):
+            raise ValueError(f"State.best={shown(best)} is not valid; it must have a step and a score.")
+        return state
 
 
 @dataclass
@@ -55,6 +66,8 @@ class CheckpointManager:
     optimizer: Optimizer
     about: dict[str, Any]
     state: State = field(default_factory=State)
+    saved: int | None = None
+    """Step of the last checkpoint that was written."""
 
     def save(self) -> None:
         """Write a checkpoint. Every process has to call this; the main process writes."""
@@ -70,6 +83,7 @@ class CheckpointManager:
             tensors = {"model": model_tensors(self._unwrapped()), "optimizer": optimizer_tensors(self.optimizer)}
             values["idle"] = idle_parameters(self.optimizer)
             self.checkpoints.save(self.state.step, tensors, values)
+        self.saved = self.state.step
         self.accelerator.wait_for_everyone()
 
     def resume(self) -> bool:
@@ -77,18 +91,21 @@ class CheckpointManager:
         checkpoint = self.checkpoints.last()
         if checkpoint is None:
             return False
+        self.checkpoints.warn()
         values = checkpoint.values()
-        self._check(checkpoint, values)
-        state = State(**{item.name: values[item.name] for item in fields(State)})
+        state = self._check(checkpoint, values)
         self._best_weights(state)
         weights = fitting_weights(self._unwrapped(), checkpoint)
         moments = fitting_moments(self.optimizer, checkpoint, values.get("idle"))
         self.state, scaler, randoms = state, values["scaler"], values["random"]
         load_model(self._unwrapped(), weights)
         load_optimizer(self.optimizer, moments)
-        if scaler is not None:
-            self.accelerator.scaler.load_state_dict(scaler)
-        randomness.restore(randoms[self.accelerator.process_index])
+        try:
+            if scaler is not None:
+                self.accelerator.scaler.load_state_dict(scaler)
+            randomness.restore(randoms[self.accelerator.process_index])
+        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"{checkpoint.folder}: the random state or the scaler is not one. {WAY_OUT}") from error
         return True
 
     def load_best(self) -> None:
@@ -100,15 +117,23 @@ class CheckpointManager:
     def _unwrapped(self) -> nn.Module:
         return self.accelerator.unwrap_model(self.model)
 
-    def _check(self, checkpoint: Checkpoint, values: dict[str, Any]) -> None:
+    def _check(self, checkpoint: Checkpoint, values: dict[str, Any]) -> State:
+        """Return the progress in a checkpoint; raise `ValueError` if it is not one of this run."""
         for name in ("about", "random", "scaler", *(item.name for item in fields(State))):
             if name not in values:
                 raise ValueError(f"{checkpoint.folder}: state.json has no {name!r}. {WAY_OUT}")
         # Checkpoints of earlier versions do not contain these.
         missing: dict[str, Any] = {name: self.about[name] for name in ("data", "frozen") if name in self.about}
+        if not isinstance(values["about"], Mapping):
+            raise ValueError(f"{checkpoint.folder}: 'about' in state.json is not a mapping. {WAY_OUT}")
         check_same(checkpoint.folder, {**missing, **values["about"]}, self.about)
-        if values["step"] != checkpoint.step:
-            raise ValueError(f"{checkpoint.folder} holds step {values['step']}, not the step in its name. {WAY_OUT}")
+        try:
+            state = State.read(values)
+        except ValueError as error:
+            raise ValueError(f"{checkpoint.folder}: {error} {WAY_OUT}") from error
+        if state.step != checkpoint.step:
+            raise ValueError(f"{checkpoint.folder} holds step {state.step}, not the step in its name. {WAY_OUT}")
+        return state
 
     def _best_weights(self, state: State) -> Tensors:
         """Return the weights of the best evaluation of this run; none if there was no evaluation yet."""
@@ -173,6 +198,8 @@ def fitting_moments(optimizer: Optimizer, checkpoint: Checkpoint, idle: list[int
     if idle is None:
         found = {key.partition(".")[0] for key in tensors}
         idle = [number for number in range(len(own)) if str(number) not in found]
+    if not isinstance(idle, list):
+        raise ValueError(f"{file} does not fit: its idle parameters are {shown(idle)}. {WAY_OUT}")
     numbers = [number for number in range(len(own)) if number not in idle]
     check_names(file, tensors, [f"{number}.{name}" for number in numbers for name in ("step", *MOMENTS)])
     for key, tensor in tensors.items():

@@ -162,3 +162,23 @@ def test_many_blocks_and_jobs(monkeypatch, causal, heads):
         results.append([done.output, done.kl, *torch.autograd.grad(loss, inputs)])
     for actual, expected in zip(*results, strict=True):
         assert_same(actual, expected)
+
+
+EXTREMES = [
+    {"k": 0.01},
+    {"k": 1e10},
+    {"beta": 1e-8},
+    {"beta": 1e8},
+    {"prior": "fixed", "alpha": 1e-8},
+    {"prior": "fixed", "alpha": 1e8},
+    *({"family": "lognormal", "sigma": sigma} for sigma in (1e-8, 30.0)),
+    *({"family": "lognormal", "sigma_prior": sigma} for sigma in (1e-4, 1e4)),
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("settings", EXTREMES, ids=str)
+def test_settings_at_their_bounds(monkeypatch, path, settings):
+    """Results and gradients are finite and agree; sums of terms that differ by orders of magnitude lose digits."""
+    choose(monkeypatch, path)
+    assert_agrees(Case(settings, MASKS["padding"]), tolerance=5e-4)

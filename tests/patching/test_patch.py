@@ -388,3 +388,14 @@ def test_layers_draw_different_noise():
     hidden = torch.randn(1, 6, 32)
     with hf_bam.sampling(model, seed=0):
         assert not torch.equal(first(hidden, output_attentions=True)[1], second(hidden, output_attentions=True)[1])
+
+
+@pytest.mark.parametrize("noise", ["entry", "key"])
+def test_dropout_of_all_weights(noise):
+    """Nothing is left of the attention, as in the unpatched model."""
+    plain = bert(attention_probs_dropout_prob=1.0).train()
+    bayesian = hf_bam.patch(copy.deepcopy(plain), noise=noise)
+    out = bayesian(**classification())
+    assert torch.allclose(out.logits, plain(**classification()).logits, atol=1e-6)
+    out.loss.backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in bayesian.parameters())

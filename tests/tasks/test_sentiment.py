@@ -56,15 +56,15 @@ def test_an_archive_that_is_there_is_not_fetched_again(archive):
 
 
 def test_a_failed_download_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(sentiment, "PACKAGE", "vaderSentiment==0.0.0.not.there")
-    with pytest.raises(DataError, match="check the network, or put the archive at"):
+    monkeypatch.setattr("hf_bam.tasks.package_index.pip_settings", dict)
+    with pytest.raises(DataError, match=r"pip is not set up for any index\. Check the network, or put the file at"):
         sentiment.download(tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 
 
 def test_another_file_instead_of_the_archive_is_an_error(archive):
     archive.write_bytes(b"not found")
-    with pytest.raises(DataError, match=r"is not the source archive of vaderSentiment==0\.5; delete it and try again"):
+    with pytest.raises(DataError, match=r"is not vaderSentiment-0\.5\.zip as it was published; delete it"):
         sentiment.load(archive, "tweets")
 
 

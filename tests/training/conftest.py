@@ -1,6 +1,7 @@
 """A tiny model on disk, sentences that it can learn, and runs on them."""
 
 import csv
+import os
 
 import datasets
 import pytest
@@ -67,7 +68,7 @@ def custom(model_folder, data_folder):
 
 
 @pytest.fixture
-def start(custom, tmp_path):
+def start(custom, tmp_path, monkeypatch):
     """Function that runs a command with one and the same output folder and returns its exit code."""
 
     def start(*options):
@@ -75,7 +76,20 @@ def start(custom, tmp_path):
             ["custom", *custom, *FOUR_STEPS, "--attention", "plain", "--output", str(tmp_path / "run"), *options]
         )
 
-    start.folder = tmp_path / "run"
+    def signalled(number):
+        """Start a run that gets a signal in its second step."""
+        advance = Loop.advance
+
+        def send(self, batches):
+            if self.state.step == 1:
+                os.kill(os.getpid(), number)
+            advance(self, batches)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Loop, "advance", send)
+            return start()
+
+    start.folder, start.signalled = tmp_path / "run", signalled
     return start
 
 

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import resource
 import shutil
 
 import pytest
@@ -92,3 +93,62 @@ def test_nothing_is_pickled(checkpoints):
             assert file.suffix == ".safetensors"
         with pytest.raises(pickle.UnpicklingError):
             pickle.loads(file.read_bytes())
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "state.json", "manifest.json"])
+def test_the_newest_whole_checkpoint_survives(checkpoints, file):
+    for step in (1, 2):
+        save(checkpoints, step)
+    for step in (3, 4):  # damaged as soon as they are written
+        shutil.copytree(checkpoints.at(2).folder, checkpoints.at(step).folder)
+        (checkpoints.at(step).folder / file).write_bytes(b"{")
+        checkpoints.prune(step)
+        assert checkpoints.last().step == 2
+    assert steps(checkpoints) == [1, 2]
+
+
+def test_pruning_does_not_count_damaged_checkpoints(checkpoints):
+    for step in (1, 2):
+        save(checkpoints, step)
+    (checkpoints.at(2).folder / "state.json").write_text("{")
+    checkpoints.prune(2)
+    assert checkpoints.last().step == 1
+    save(checkpoints, 3)
+    assert steps(checkpoints) == [1, 3]
+
+
+def test_a_damaged_best_checkpoint_leaves_the_one_before(checkpoints):
+    checkpoints = Checkpoints(checkpoints.folder, save_total_limit=3)
+    for step, best in ((1, 1), (2, 2), (3, 2)):
+        save(checkpoints, step, best)
+    (checkpoints.at(2).folder / "model.safetensors").unlink()
+    assert checkpoints.last().step == 1
+
+
+def test_other_files_are_passed_over(checkpoints, caplog):
+    save(checkpoints, 1)
+    for name in ("step-abc", "notes.txt", "step-00000009", ".step-00000007"):
+        (checkpoints.folder / name).mkdir()
+    (checkpoints.folder / "step-00000008").touch()
+    assert checkpoints.last().step == 1
+    checkpoints.warn()
+    warned = [record.message for record in caplog.records]
+    assert len(warned) == 4
+    assert any("step-00000009 is damaged or incomplete" in text for text in warned)
+    assert any("step-abc is not a checkpoint" in text for text in warned)
+    save(checkpoints, 2)
+    assert not (checkpoints.folder / ".step-00000007").exists()
+    assert (checkpoints.folder / "notes.txt").exists()
+
+
+def test_a_full_disk_leaves_nothing(checkpoints):
+    save(checkpoints, 1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(OSError, match=r"File too large|cannot be written"):
+            save(checkpoints, 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [entry.name for entry in checkpoints.folder.iterdir()] == ["step-00000001"]
+    assert checkpoints.last().step == 1

@@ -114,7 +114,7 @@ def test_default_models():
         (["glue"], "--task_name is not given; choose some of cola"),
         (
             ["glue", "--task", "rte", "--lr", "-1"],
-            "Recipe.learning_rate=-1 is not valid; it must be a number above 0.",
+            "Recipe.learning_rate=-1 is not valid; it must be a number above 0, 1000 at most.",
         ),
         (["glue", "--task", "rte", "--k", "0"], "BamConfig.k=0 is not valid"),
         (["glue", "--task", "rte", "--config", "nowhere.yaml"], "nowhere.yaml cannot be read"),
@@ -192,4 +192,7 @@ def test_scripts(name, monkeypatch, capsys):
     with pytest.raises(SystemExit) as stop:
         runpy.run_path(str(path), run_name="__main__")
     assert stop.value.code == 2
-    assert capsys.readouterr().err == "error: Recipe.learning_rate=0 is not valid; it must be a number above 0.\n"
+    assert (
+        capsys.readouterr().err
+        == "error: Recipe.learning_rate=0 is not valid; it must be a number above 0, 1000 at most.\n"
+    )

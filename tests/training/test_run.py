@@ -177,3 +177,18 @@ def test_push(custom, tmp_path, hub):
     batch = {"input_ids": torch.tensor([[101, 2204, 2143, 102]])}
     pushed, kept = (hf_bam.from_pretrained(place) for place in ("me/films", tmp_path / "model"))
     assert torch.equal(pushed(**batch).logits, kept(**batch).logits)
+
+
+def test_texts_longer_than_the_positions_of_the_model(start, tmp_path, capsys):
+    """They are an error before training, also if only rows without labels are too long."""
+    for name, rows in {"train": 1, "validation": 1, "test": 80}.items():
+        labels = "" if name == "test" else ",label"
+        lines = [f"{'film ' * rows}{label and ','}{label}" for label in ("", "") if name == "test"] or [
+            f"{word} film,{word}" for word in ("good", "bad") * 8
+        ]
+        (tmp_path / f"{name}.csv").write_text("\n".join([f"text{labels}", *lines, ""]))
+    assert start("--data_dir", str(tmp_path), "--max_length", "100") == 2
+    expected = "has positions for 64 tokens, and the set test has inputs of 82; give max_length=64 or less"
+    assert expected in capsys.readouterr().err
+    assert not start.folder.exists()
+    assert start("--data_dir", str(tmp_path), "--max_length", "64") == 0

@@ -31,7 +31,8 @@ class Blocks:
     def supports(self, call: AttentionCall) -> bool:
         """Return whether the scores are masked products with noise, and nobody asks for the weights.
 
-        A compiler gets the matrix, which it fuses: it does not trace what runs again in the backward pass.
+        A compiler gets the matrix, which it fuses: it does not trace what runs again in the backward pass. So does a
+        dropout of all weights.
         """
         return not torch.compiler.is_compiling() and self.takes(call)
 
@@ -39,7 +40,7 @@ class Blocks:
         family = None if call.layer is None else call.layer.family
         learned = call.mask.bias is not None and call.mask.bias.requires_grad
         more = call.wants_weights or call.softcap is not None or call.position_bias is not None or learned
-        return isinstance(family, ScoreFamily) and not more
+        return isinstance(family, ScoreFamily) and not more and call.dropout < 1
 
     def run(self, call: AttentionCall) -> tuple[Tensor, None]:
         """Return the output, (B, T, H, D_v); in training the KL goes to the open forward pass."""

@@ -9,7 +9,6 @@ from typing import Any
 
 from .. import tables
 from .definitions import DEFINITIONS, LOWER_IS_BETTER, NAMES, NOT_RANKED
-from .escaping import markdown
 from .resampling import Draws, interval
 
 DASH = "—"
@@ -94,11 +93,14 @@ def _is_number(value: Any) -> bool:
 
 def in_markdown(methods: Sequence[str], columns: Sequence[Column]) -> str:
     """Return the table in Markdown; intervals are in brackets."""
-    header = ["method", *(f"{markdown(column.name)} {column.arrow}".rstrip() for column in columns)]
-    body = [[markdown(name), *(_in_markdown(column.cells[i]) for column in columns)] for i, name in enumerate(methods)]
+    header = ["method", *(f"{tables.escape_markdown(column.name)} {column.arrow}".rstrip() for column in columns)]
+    body = [
+        [tables.escape_markdown(name), *(_in_markdown(column.cells[i]) for column in columns)]
+        for i, name in enumerate(methods)
+    ]
     return tables.markdown_table(header, body)
 
 
 def _in_markdown(cell: Cell) -> str:
-    value = f"**{cell.value}**" if cell.best else markdown(cell.value)
+    value = f"**{cell.value}**" if cell.best else tables.escape_markdown(cell.value)
     return f"{value} ({cell.interval})" if cell.interval else value

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
-import re
 
 from jinja2 import Environment, PackageLoader, select_autoescape
+
+from ..tables import escape_markdown
 
 
 def environment() -> Environment:
@@ -18,7 +18,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"markdown": markdown, "shortened": shortened, "joined": joined}
+    made.filters |= {"markdown": escape_markdown, "shortened": shortened, "joined": joined}
     return made
 
 
@@ -30,12 +30,6 @@ def shortened(text: str, limit: int = 300) -> str:
 def joined(lines: list[str]) -> str:
     """Return an enumeration."""
     return ", ".join(lines)
-
-
-def markdown(text: str) -> str:
-    """Return one line that Markdown shows as it is, without control characters and those that turn the line around."""
-    line = re.sub(r"[\x00-\x1f\x7f\u202a-\u202e\u2066-\u2069]", "", " ".join(text.split()))
-    return re.sub(r"([\\`*_\[\]~$])", r"\\\1", html.escape(line, quote=False))
 
 
 def writable(text: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .. import tables
 from ..comparison import Comparison
 from ..findings import Findings, Judged
-from .escaping import markdown, shortened
+from .escaping import shortened
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,10 @@ def in_markdown(examples: Iterable[Example]) -> str:
     header = ("input", "prediction", "label", "probability", "uncertainty", "correct")
     body = [
         (
-            *(markdown(shortened(text, 160)) for text in (example.text, example.prediction, example.label)),
+            *(
+                tables.escape_markdown(shortened(text, 160))
+                for text in (example.text, example.prediction, example.label)
+            ),
             example.probability,
             example.uncertainty,
             "yes" if example.correct else "no",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ...tasks import TASKS
-from ..options import SWITCH, HelpFormatter, add_option, keywords
+from ..options import SWITCH, Parser, add_option, keywords
 from ..recipe import Recipe
 from ..settings import Job, task_class, task_fields
 from .run import evaluate
@@ -54,16 +53,9 @@ ABOUT = (
 )
 
 
-def make_parser(prog: str | None = None) -> argparse.ArgumentParser:
+def make_parser(prog: str | None = None) -> Parser:
     """Return the parser; the destination of an option is `group.field`."""
-    parser = argparse.ArgumentParser(
-        prog,
-        usage="%(prog)s --model_name_or_path FOLDER [options]",
-        description=ABOUT,
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
-        formatter_class=HelpFormatter,
-    )
+    parser = Parser(prog, "%(prog)s --model_name_or_path FOLDER [options]", description=ABOUT)
     of_job = {item.name: item for item in dataclasses.fields(Job)}
     group = parser.add_argument_group("model and data")
     for name, own in JOB.items():

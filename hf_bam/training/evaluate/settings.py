@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...fields import check_fields, setting
-from ...tasks.readers import READERS
+from ...tasks.readers import ending_of
 from ...tasks.tables import FORMATS
 from ..compatibility import present_settings
 from ..files import read_yaml
@@ -49,7 +49,7 @@ class Evaluation:
 
 def is_file(source: str | None) -> bool:
     """Return whether a source of rows is a file, by its ending."""
-    return source is not None and Path(source).suffix in READERS
+    return source is not None and ending_of(Path(source)) is not None
 
 
 def make_job(model: str, evaluation: Evaluation, line: dict[str, Any]) -> Job:

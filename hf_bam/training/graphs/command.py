@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Sequence
 from itertools import product
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...config import option_fields
-from ..options import SWITCH, HelpFormatter, add_option, keywords, only_for
+from ..options import SWITCH, Parser, add_option, keywords, only_for
 from .run import run_all
 from .settings import DATASETS, VARIANTS, GraphJob
 
@@ -33,15 +32,9 @@ RUN: dict[str, dict[str, Any]] = {
 """Options of the run, in the order of the help, with keywords for the parser; fields of a job describe themselves."""
 
 
-def make_parser(prog: str | None = None) -> argparse.ArgumentParser:
+def make_parser(prog: str | None = None) -> Parser:
     """Return the parser; the destination of an option is `group.field`."""
-    parser = argparse.ArgumentParser(
-        prog,
-        usage="%(prog)s [options]",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
-        formatter_class=HelpFormatter,
-    )
+    parser = Parser(prog)
     fields = {item.name: item for item in dataclasses.fields(GraphJob)}
     group = parser.add_argument_group("run")
     for name, own in RUN.items():

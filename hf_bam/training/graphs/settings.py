@@ -39,21 +39,21 @@ class GraphJob:
     hf_bam."""
     bam: dict[str, Any] = field(default_factory=dict)
     """Fields of `BamConfig` that replace those of the variant. Those that its family does not have are left out."""
-    seed: int = setting(0, least=0)
+    seed: int = setting(0, least=0, most=2**32 - 1)
     """Seed of weights, dropout and noise."""
     layer: str = setting("GATConv", choices=LAYERS)
     """Graph layer of PyTorch Geometric."""
-    channels: int = setting(8, least=1)
+    channels: int = setting(8, least=1, most=2**16)
     """Size of a head of the first layer."""
-    heads: int = setting(8, least=1)
+    heads: int = setting(8, least=1, most=1024)
     """Heads of the first layer, which are concatenated."""
-    output_heads: int | None = setting(None, least=1)
+    output_heads: int | None = setting(None, least=1, most=1024)
     """Heads of the second layer, which are averaged. none: 1, and 8 for pubmed."""
     dropout: float = setting(0.6, least=0, below=1)
     """Dropout rate of the inputs of both layers and of their attention weights."""
-    learning_rate: float | None = setting(None, above=0)
+    learning_rate: float | None = setting(None, above=0, most=1e3)
     """Learning rate of Adam. none: 0.005, and 0.01 for pubmed."""
-    weight_decay: float | None = setting(None, least=0)
+    weight_decay: float | None = setting(None, least=0, most=1e3)
     """L2 regularisation of all weights. none: 0.0005, and 0.001 for pubmed."""
     patience: int = setting(100, least=1)
     """Epochs without a validation accuracy or loss as good as the best one, after which training stops."""
@@ -62,7 +62,7 @@ class GraphJob:
     as the best so far, as in GAT's published code; `"loss"`: the one with the lowest validation loss."""
     max_epochs: int = setting(10_000, least=1)
     """Epochs at most."""
-    num_samples: int = setting(32, least=2)
+    num_samples: int = setting(32, least=2, most=10**6)
     """Samples of the predictions of which the uncertainty is measured."""
 
     def __post_init__(self) -> None:
