@@ -132,6 +132,7 @@ setup(
         "tqdm>=4.66",
         # noxfile.py tests the oldest and the newest. Before 5.6 Trainer scales accumulated losses incorrectly.
         "transformers>=5.6,<5.23",
+        "typing_extensions>=4.12",
     ],
     extras_require={
         "demo": DEMO,
