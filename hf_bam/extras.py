@@ -9,6 +9,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "evaluate": ("datasets", "evaluate", "sacrebleu"),
     "plots": ("matplotlib",),
     "graph": ("torch_geometric",),
+    "demo": ("gradio",),
 }
 """Modules that an extra of `setup.py` installs."""
 

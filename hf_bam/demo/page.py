@@ -10,6 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, Template
 
+from ..extras import check_extra
 from .session import Session
 from .views import view
 
@@ -38,12 +39,11 @@ ABOUT = "Predictions with their uncertainty, from samples of the attention"
 
 
 def gradio() -> Any:
-    """Return the module, without its telemetry; raise `ValueError` if it is not installed."""
+    """Return the module, without its telemetry; raise `MissingExtraError` if it is not installed."""
+    check_extra("demo", "The demo")
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    try:
-        import gradio as module
-    except ImportError as error:
-        raise ValueError('The demo needs Gradio, which is not installed: pip install "hf_bam[demo]".') from error
+    import gradio as module
+
     return module
 
 

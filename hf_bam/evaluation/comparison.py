@@ -6,14 +6,13 @@ import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import metrics, tables
 from .labels import label_indices
 from .outcomes import Array, Outcome, Statistics
 from .outcomes import measure as measure
-from .recommendation import recommend
+from .recommendation import Recommending, recommend
 from .temperature import cross_fit
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class Predicted:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Recommending):
     """Predictions and measures of several methods on one labelled set.
 
     Attributes:
@@ -95,18 +94,7 @@ class Comparison:
 
         return pd.DataFrame(self.table).set_index("method")
 
-    @property
-    def recommended(self) -> str:
-        """Method to use on these data."""
-        return self._recommended[0]
-
-    @property
-    def recommendation(self) -> str:
-        """Method to use on these data, and why; see [`recommend`][hf_bam.evaluation.recommendation.recommend]."""
-        return self._recommended[1]
-
-    @cached_property
-    def _recommended(self) -> tuple[str, str]:
+    def _recommend(self) -> tuple[str, str]:
         return recommend(self)
 
     def predictions(self, method: str | None = None) -> list[dict[str, Any]]:

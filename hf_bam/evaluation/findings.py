@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from . import metrics
 from .comparison import Comparison
 from .outcomes import Array, Outcome
-from .recommendation import choose, reason
+from .recommendation import Recommending, choose, reason
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def _with_std(mean: Array, std: Array, numbers: Array) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Findings:
+class Findings(Recommending):
     """Predictions of several methods for the same inputs, for models of numbers, answers or texts.
 
     Attributes:
@@ -103,18 +102,8 @@ class Findings:
     loss: str = "loss"
     targets: Array | None = None
 
-    @property
-    def recommended(self) -> str:
-        """Method to use on these data."""
-        return self._recommended[0]
-
-    @property
-    def recommendation(self) -> str:
-        """Method to use on these data, and why: the cheapest unless another has a lower loss beyond chance."""
-        return self._recommended[1]
-
-    @cached_property
-    def _recommended(self) -> tuple[str, str]:
+    def _recommend(self) -> tuple[str, str]:
+        """Return the cheapest method, unless another one has a lower loss beyond chance, and the reason."""
         passes = {str(row["method"]): float(row.get("passes", 1)) for row in self.table}
         names = sorted(self.judged, key=lambda name: passes.get(name, 1))
         losses = np.stack([self.judged[name].losses for name in names])[:, None]  # (M, 1, B)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +25,28 @@ CHUNK = 1_000_000
 ROUNDING = 1e-9
 """Differences below this are rounding."""
 MEASURES = ("NLL", "error rate")
+
+
+class Recommending(ABC):
+    """Base of results of several methods, of which one is recommended."""
+
+    @property
+    def recommended(self) -> str:
+        """Method to use on these data."""
+        return self._recommended[0]
+
+    @property
+    def recommendation(self) -> str:
+        """Method to use on these data, and why; see [`recommend`][hf_bam.evaluation.recommendation.recommend]."""
+        return self._recommended[1]
+
+    @cached_property
+    def _recommended(self) -> tuple[str, str]:
+        return self._recommend()
+
+    @abstractmethod
+    def _recommend(self) -> tuple[str, str]:
+        """Return the name of the method, and the reason."""
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,7 @@ class Task(ABC):
     @property
     def loss_name(self) -> str:
         """Name of the error of a row that `losses` returns."""
-        return f"1 - {self.metric}" if self.greater_is_better else self.metric
+        return f"1 - {self.metric.upper()}" if self.greater_is_better else self.metric.upper()
 
     def uncertainty_measures(self, losses: list[float], results: Predictions[Any]) -> dict[str, float]:
         """Return measures of the uncertainty of results with these errors."""

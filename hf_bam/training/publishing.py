@@ -31,8 +31,11 @@ NO_EFFECT = (
     "uncertainty_rows",
     "dataloader_num_workers",
     "eval_limit",
+    "num_samples",
 )
 """Settings of a run that have no effect on the weights of the model."""
+OFF_AT_ZERO = ("consistency", "ensemble_checkpoints")
+"""Settings of a run that turn something off by the value 0."""
 
 
 def write_reports(findings: Mapping[str, Uncertainty], folder: Path, job: Job) -> list[Path]:
@@ -152,11 +155,13 @@ def hub_scores(result: Result, job: Job, task: Task) -> list[HubScore]:
 def training_settings(job: Job) -> dict[str, Any]:
     """Return the settings of a run that had an effect on the model."""
     values = job.to_dict()
-    left_out = {"bam", "data_dir", "options", *NO_EFFECT}
+    left_out = {"bam", "data_dir", "options", *NO_EFFECT, *(name for name in OFF_AT_ZERO if not values.get(name))}
     left_out |= {"lora_rank", "lora_alpha"} if not job.lora else set()
     left_out |= {"ensemble_tail"} if not values.get("ensemble_checkpoints") else set()
-    off = (None, False)
-    return {name: value for name, value in values.items() if name not in left_out and value not in off}
+    if Path(job.model_name_or_path).is_dir():  # a folder of this machine means nothing to others
+        values["model_name_or_path"] = Path(job.model_name_or_path).name
+    used = {name: value for name, value in values.items() if name not in left_out}
+    return {name: value for name, value in used.items() if value is not None and value is not False}
 
 
 def reads_pairs(result: Result, task: Task) -> bool:

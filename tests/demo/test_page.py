@@ -12,6 +12,7 @@ import pytest
 from hf_bam.demo import launch
 from hf_bam.demo.page import EMPTY, render
 from hf_bam.demo.views import strip
+from hf_bam.extras import MissingExtraError
 
 from ..browser import browser_page
 
@@ -132,5 +133,5 @@ def test_the_page_in_a_browser(classifier):
 
 def test_a_missing_extra_is_named(monkeypatch, classifier):
     monkeypatch.setitem(sys.modules, "gradio", None)
-    with pytest.raises(ValueError, match=r'pip install "hf_bam\[demo\]"'):
+    with pytest.raises(MissingExtraError, match=r'pip install "hf_bam\[demo\]"'):
         launch(classifier)

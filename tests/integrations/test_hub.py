@@ -111,8 +111,9 @@ def test_a_given_card_is_uploaded_with_its_figures(hub, tmp_path):
     model, figure = trained(), tmp_path / "risk.png"
     figure.write_bytes(b"\x89PNG")
     card = model_card(model, repo_id=REPO, metrics={"accuracy": 0.9}, dataset="stanfordnlp/sst2", figures=[figure])
-    hf_bam.push_to_hub(model, REPO, card=card, figures=[figure])
+    hf_bam.push_to_hub(model, REPO, card=card, figures=[figure], eval_results="- value: 1\n")
     assert hub.repos[REPO].files()["figures/risk.png"].content == b"\x89PNG"
+    assert hub.repos[REPO].files()[".eval_results/hf_bam.yaml"].content == b"- value: 1\n"
     pushed = ModelCard.load(REPO)
     assert "![risk](figures/risk.png)" in pushed.text
     assert [(r.metric_type, r.metric_value) for r in pushed.data.eval_results] == [("accuracy", 0.9)]

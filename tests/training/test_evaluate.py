@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -249,7 +250,8 @@ def test_a_regression(tokenizer, tmp_path, capsys):
     folder = save(bert(vocab_size=len(tokenizer), num_labels=1, initializer_range=0.2), tokenizer, tmp_path / "model")
     data = write_rows(tmp_path / "own.csv", [{"text": f"film {i}", "label": i / 7} for i in range(12)])
     found = evaluate(tmp_path, model=folder, data=data, samples=3)["sets"]["own"]
-    assert found["recommendation"] is None
+    assert re.match(r"Use (plain \(1 pass\)|MC dropout, 3 samples \(3 passes\)): ", found["recommendation"])
+    assert "absolute error" in found["recommendation"]
     assert [row["passes"] for row in found["table"]] == [1, 3]
     assert found["table"][0]["rmse"] == found["scores"]["rmse"]
     assert evaluate(tmp_path, "--overwrite_output_dir", model=folder, data=data, ood=data) == 2

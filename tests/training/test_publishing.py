@@ -59,6 +59,7 @@ def test_other_rows_than_those_of_the_hub_are_not_claimed(changes, tmp_path):
 def test_settings_without_an_effect_are_left_out(tmp_path):
     text = card(tmp_path).text.split("## Training")[1].split("## Limitations")[0]
     assert "| learning_rate |" in text
+    assert "| seed | 0 |" in text
     for name in ("lora_rank", "save_steps", "logging_steps", "gradient_checkpointing", "ensemble_tail"):
         assert name not in text
     assert "lora_rank" in card(tmp_path, lora=True).text

@@ -21,7 +21,7 @@ NAMES = {
     "error_aupr": "error AUPR",
     "ood_auroc": "out-of-distribution AUROC by entropy",
     "novelty_auroc": "out-of-distribution AUROC by novelty",
-    "error_spearman": "rank correlation of error and uncertainty",
+    "error_spearman": "error rank correlation",
     "coverage_90": "coverage of 90 % intervals",
     "rmse": "RMSE",
     "crps": "CRPS",

@@ -58,7 +58,7 @@ def report(
         "number": len(comparison.texts),
         "pictures": make_pictures(comparison, judged, folder),
         "chosen": chosen,
-        "sampled": judged[chosen].num_samples.max() > 1,
+        "sampled": any("±" in text for text in judged[chosen].confidence),
         "sample_counts": {name: sample_count(own) for name, own in judged.items()},
         **of_kind(comparison),
         **of_table(comparison),

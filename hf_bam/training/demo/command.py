@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from ...tasks.custom import Custom
 from ..building import packaged
 from ..evaluate.settings import COLUMNS
 from ..evaluate.sources import class_names
-from ..options import SWITCH, HelpFormatter, add_option, keywords
+from ..options import SWITCH, Parser, add_option, keywords
 from .settings import DemoSettings
 
 METAVARS = {"model_name_or_path": "NAME", "train": "FILE", "held_out": "FILE"}
@@ -34,16 +33,9 @@ ABOUT = (
 )
 
 
-def make_parser(prog: str | None = None) -> argparse.ArgumentParser:
+def make_parser(prog: str | None = None) -> Parser:
     """Return the parser; the destination of an option is `group.field`."""
-    parser = argparse.ArgumentParser(
-        prog,
-        usage="%(prog)s --model_name_or_path FOLDER [options]",
-        description=ABOUT,
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
-        formatter_class=HelpFormatter,
-    )
+    parser = Parser(prog, "%(prog)s --model_name_or_path FOLDER [options]", description=ABOUT)
     group = parser.add_argument_group("demo")
     for item in dataclasses.fields(DemoSettings):
         own = {"metavar": METAVARS[item.name]} if item.name in METAVARS else {}

@@ -22,8 +22,8 @@ from hf_bam.evaluation.report import report
 from hf_bam.evaluation.report.pictures import Picture
 from hf_bam.prediction import Regression
 
-from ..browser import browser_page
-from .plots.cases import share_of
+from ...browser import browser_page
+from ..plots.cases import share_of
 
 NASTY = (
     '<script>alert("x")</script> & <img src=https://example.org/x.png> | *a* `b` [c](d) \U0001f600 \u202e\u0641 \ud800'
