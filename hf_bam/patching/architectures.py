@@ -57,8 +57,10 @@ DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "at
 CLASSIFIER_DROPOUT = ("classifier_dropout_prob", "classifier_dropout", "seq_classif_dropout")
 """Names that configs have for the rates of the layers and of the classifier."""
 
-ADAPTED = ("query", "value", "q_proj", "v_proj", "q_lin", "v_lin", "q", "v")
+ADAPTED = ("query", "value", "q_proj", "v_proj", "q_lin", "v_lin", "q", "v", "query_proj", "value_proj")
 """Projections of queries and values, in the names of different models."""
+COMMON_PROJECTIONS = ("query_key_value", "in_proj")
+"""Common projections of queries, keys and values, for models that have no others."""
 NEW_HEADS = ("classifier", "qa_outputs", "score")
 """New layers at the end of a pretrained model."""
 

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..patching import patch
-from ..patching.architectures import ADAPTED, CLASSIFIER_DROPOUT, DROPOUT, NEW_HEADS
+from ..patching.architectures import ADAPTED, CLASSIFIER_DROPOUT, COMMON_PROJECTIONS, DROPOUT, NEW_HEADS
 from ..patching.state import bam_modules
 from ..tasks.base import Data, Task
 from .recipe import Recipe
@@ -74,9 +74,11 @@ def model_settings(task: Task, name: str, recipe: Recipe) -> dict[str, Any]:
 def with_adapters(model: PreTrainedModel, recipe: Recipe) -> PeftModel:
     """Add LoRA to queries and values; the networks of a family and the head, which are new, are trained in full."""
     linear = {path.rpartition(".")[2] for path, module in model.named_modules() if isinstance(module, nn.Linear)}
-    targets = [name for name in ADAPTED if name in linear]
+    groups = ([name for name in names if name in linear] for names in (ADAPTED, COMMON_PROJECTIONS))
+    targets = next(filter(None, groups), [])
     if not targets:
-        raise ValueError(f"lora=True: {type(model).__name__} has no projection called {', '.join(ADAPTED)}.")
+        known = ", ".join((*ADAPTED, *COMMON_PROJECTIONS))
+        raise ValueError(f"lora=True: {type(model).__name__} has no projection called {known}.")
     trained = {path.rpartition(".")[2] for path, module in model.named_modules() if [*module.parameters()]}
     networks = dict.fromkeys(name for _, layer in bam_modules(model) for name, _ in layer.named_children())
     in_full = [name for name in (*networks, *NEW_HEADS) if name in trained]

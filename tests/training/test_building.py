@@ -10,7 +10,7 @@ from hf_bam.tasks import get_task
 from hf_bam.training import Job, Recipe
 from hf_bam.training.building import build, model_settings, packaged, with_adapters
 
-from ..models import albert, bert, distilbert, marian
+from ..models import albert, bert, deberta, deberta_v2, distilbert, marian, mpnet
 
 RATES = Recipe(dropout=0.3, classifier_dropout=0.2)
 
@@ -65,7 +65,7 @@ def test_a_model_without_gradient_checkpointing(tmp_path, tokenizer):
         build(job, task, rows())
 
 
-@pytest.mark.parametrize("make", [albert, bert, distilbert, marian])
+@pytest.mark.parametrize("make", [albert, bert, deberta, deberta_v2, distilbert, marian, mpnet])
 def test_adapters(make):
     """Adapters, the prior, and the head of a classifier require a gradient."""
     model = with_adapters(hf_bam.patch(make()), Recipe(lora_rank=3))
