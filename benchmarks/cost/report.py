@@ -38,6 +38,26 @@ def speed_table():
     return as_markdown(lines, text_columns=2)
 
 
+def compiled_table():
+    """Return ratios of compiled training steps: processor time with quartiles, and peak memory."""
+    lines = []
+    for row in rows_of("compiled"):
+        ratio = row["ratio"]["BAM"]
+        step = f"{row['model']}, {row['batch']} x {row['tokens']}"
+        if row["what"] == "memory":
+            megabytes = row["megabytes"]["plain"]["peak"]
+            lines.append(
+                {"benchmark": f"peak memory, {step}", "plain": f"{megabytes} MB", "BAM / plain": f"{ratio:.2f}"}
+            )
+        else:
+            low, median, high = ratio
+            seconds = row["seconds"]["plain"][1]
+            spread = f"{median:.2f} ({low:.2f} to {high:.2f})"
+            lines.append({"benchmark": f"training step, {step}", "plain": f"{seconds:.2f} s", "BAM / plain": spread})
+        lines[-1]["target"] = str(row["target"]["BAM"])
+    return as_markdown(lines)
+
+
 def memory_table():
     """Return peak megabytes of a training step."""
     (step,) = (row for row in rows_of("memory") if row["what"] == "training step")
@@ -130,6 +150,7 @@ def pages():
         "machine": machine(),
         "speed": speed_table(),
         "memory": memory_table(),
+        "compiled": compiled_table(),
         "exponents": exponent_table(),
         "layers": layer_table(),
     }
