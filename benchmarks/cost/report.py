@@ -45,16 +45,13 @@ def compiled_table():
         ratio = row["ratio"]["BAM"]
         step = f"{row['model']}, {row['batch']} x {row['tokens']}"
         if row["what"] == "memory":
-            megabytes = row["megabytes"]["plain"]["peak"]
-            lines.append(
-                {"benchmark": f"peak memory, {step}", "plain": f"{megabytes} MB", "BAM / plain": f"{ratio:.2f}"}
-            )
+            name, plain, found = "peak memory", f"{row['megabytes']['plain']['peak']} MB", f"{ratio:.2f}"
         else:
             low, median, high = ratio
-            seconds = row["seconds"]["plain"][1]
-            spread = f"{median:.2f} ({low:.2f} to {high:.2f})"
-            lines.append({"benchmark": f"training step, {step}", "plain": f"{seconds:.2f} s", "BAM / plain": spread})
-        lines[-1]["target"] = str(row["target"]["BAM"])
+            name, plain = "training step", f"{row['seconds']['plain'][1]:.2f} s"
+            found = f"{median:.2f} ({low:.2f} to {high:.2f})"
+        target = str(row["target"]["BAM"])
+        lines.append({"benchmark": f"{name}, {step}", "plain": plain, "BAM / plain": found, "target": target})
     return as_markdown(lines)
 
 
