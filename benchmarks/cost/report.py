@@ -38,6 +38,23 @@ def speed_table():
     return as_markdown(lines, text_columns=2)
 
 
+def compiled_table():
+    """Return ratios of compiled training steps: processor time with quartiles, and peak memory."""
+    lines = []
+    for row in rows_of("compiled"):
+        ratio = row["ratio"]["BAM"]
+        step = f"{row['model']}, {row['batch']} x {row['tokens']}"
+        if row["what"] == "memory":
+            name, plain, found = "peak memory", f"{row['megabytes']['plain']['peak']} MB", f"{ratio:.2f}"
+        else:
+            low, median, high = ratio
+            name, plain = "training step", f"{row['seconds']['plain'][1]:.2f} s"
+            found = f"{median:.2f} ({low:.2f} to {high:.2f})"
+        target = str(row["target"]["BAM"])
+        lines.append({"benchmark": f"{name}, {step}", "plain": plain, "BAM / plain": found, "target": target})
+    return as_markdown(lines)
+
+
 def memory_table():
     """Return peak megabytes of a training step."""
     (step,) = (row for row in rows_of("memory") if row["what"] == "training step")
@@ -130,6 +147,7 @@ def pages():
         "machine": machine(),
         "speed": speed_table(),
         "memory": memory_table(),
+        "compiled": compiled_table(),
         "exponents": exponent_table(),
         "layers": layer_table(),
     }

@@ -1,4 +1,4 @@
-"""Integration with transformers' `Trainer`: a callback, a loss over several samples, and wrappers of its methods.
+"""Integration with transformers' `Trainer`: a loss over several samples, and wrappers of its methods.
 
 The wrappers take the wrapped method first; see [`install`][hf_bam.integrations.install.install].
 """
@@ -11,27 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
-from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PreTrainedModel
 
-from ..patching import backward, set_step
+from ..patching import backward
 from ..patching.state import find_patches, patch_of
 from . import serialization
 from .samples import SampleLoss
 
 Method = Callable[..., Any]
-
-
-class BamCallback(TrainerCallback):
-    """Callback that keeps the annealing of the KL weight at the Trainer's global step.
-
-    Needed where hf_bam does not see the optimizer steps, because the optimizer holds other tensors than the model
-    (with DeepSpeed, for instance); harmless everywhere else.
-    """
-
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        set_step(kwargs["model"], state.global_step)
 
 
 class SamplingTrainerMixin:

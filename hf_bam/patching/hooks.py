@@ -211,11 +211,9 @@ def check_prior_trainable(patch: Patch) -> None:
     # The first parameter that is trained ends the search.
     if any(p.requires_grad for layer in patch.layers for p in layer.parameters()):
         return
-    networks = [
-        name for layer in patch.layers for name, network in layer.named_children() if any(network.parameters())
-    ]
-    if networks and any(map(is_adapter, patch.root.modules())):
-        name = networks[0]
+    has_networks = any(True for layer in patch.layers for _ in layer.parameters())
+    if has_networks and any(map(is_adapter, patch.root.modules())):
+        name = next(name for layer in patch.layers for name, _ in layer.named_children())
         raise ValueError(
             f"PEFT has frozen the {name} network of the Bayesian attention. Name it among the modules that the "
             f"adapter trains and saves, LoraConfig(modules_to_save=[{name!r}, ...]), or patch the model after "
