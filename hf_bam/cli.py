@@ -6,12 +6,15 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 
 import datasets
 import transformers
 from accelerate import PartialState
 from safetensors import SafetensorError
 from torch.distributed import DistError
+
+from .fields import shown
 
 HELP = """usage: hf-bam COMMAND [options]
 
@@ -25,7 +28,8 @@ Finetune a model with Bayesian attention, evaluate it and measure its uncertaint
   hf-bam graph --dataset cora --data_dir data/planetoid --variant gat wc
   hf-bam evaluate --model_name_or_path out/mrpc/model --data my.csv --ood other.csv
 
-Commands: {commands}. `hf-bam COMMAND --help` lists the options of a command.
+Commands: {commands}. `hf-bam COMMAND --help` lists the options of a command,
+`hf-bam --version` shows the version.
 """
 
 
@@ -41,9 +45,16 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> int:
     from .training.arguments import commands
 
     command, *rest = list(sys.argv[1:] if argv is None else argv) or [""]
+    if command == "--version":
+        print(f"hf_bam {version('hf_bam')}")
+        return 0
     if command not in commands():
-        print(HELP.format(commands=", ".join(commands())))
-        return 0 if command in ("-h", "--help") else 2
+        known = ", ".join(commands())
+        if command not in ("", "-h", "--help"):
+            print(f"error: {shown(command)} is not a command; choose one of {known}.", file=sys.stderr)
+            return 2
+        print(HELP.format(commands=known))
+        return 0 if command else 2
     return guarded(lambda options: start(command, options, prog or f"hf-bam {command}"), rest)
 
 
