@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from accelerate.utils import DeepSpeedPlugin, DistributedType, FullyShardedDataParallelPlugin
 from safetensors.torch import save_file
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
@@ -31,6 +31,7 @@ def accelerator(engine):
         )
         made = Accelerator(cpu=True, fsdp_plugin=plugin)
         if made.num_processes > 1:  # on a CPU Accelerate ignores the plugin, unless it is told that this is FSDP
+            PartialState._shared_state["distributed_type"] = DistributedType.FSDP
             made.state.distributed_type, made.state.fsdp_plugin = DistributedType.FSDP, plugin
         return made
     if engine == "zero2":
@@ -48,18 +49,15 @@ def prepared(engine, folder):
     return state, *state.prepare(model, optimizer)
 
 
-def steps(state, model, optimizer, number, first=0):
-    found = []
-    for step in range(first, first + number):
-        batch = share(data(), state)
-        out = model(**batch)
-        state.backward(out.loss)
-        if state.distributed_type != DistributedType.DEEPSPEED:  # its engine clips
-            state.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        found.append(state.gather(out.kl.detach().reshape(1)).mean().item())
-    return found
+def steps(state, model, optimizer):
+    """Make one step and return the KL before it, in a list."""
+    out = model(**share(data(), state))
+    state.backward(out.loss)
+    if state.distributed_type != DistributedType.DEEPSPEED:  # its engine clips
+        state.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+    return [state.gather(out.kl.detach().reshape(1)).mean().item()]
 
 
 def checkpoint(state, model, optimizer, folder):
@@ -84,11 +82,11 @@ def restore(state, model, optimizer, saved):
 def main(engine, folder):
     folder = Path(folder)
     state, model, optimizer = prepared(engine, folder)
-    kl = steps(state, model, optimizer, 1)
+    kl = steps(state, model, optimizer)
     saved = checkpoint(state, model, optimizer, folder / f"{engine} state")
-    kl += steps(state, model, optimizer, 1, 1)
+    kl += steps(state, model, optimizer)
     restore(state, model, optimizer, saved)
-    again = steps(state, model, optimizer, 1, 1)
+    again = steps(state, model, optimizer)
     bare, weights = state.unwrap_model(model), state.get_state_dict(model)
     bare.save_pretrained(folder / engine, state_dict=weights, is_main_process=state.is_main_process)
     if state.is_main_process:

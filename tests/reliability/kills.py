@@ -110,12 +110,12 @@ class Runs:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
     def _run(self, name: str, at: int, number: int, count: bool) -> int:
-        with open(self.place / f"{name}.txt", "a") as out, contextlib.redirect_stdout(out):
-            with contextlib.redirect_stderr(out):
-                killer = Killer(str(self.place / name), at, number)
-                sys.addaudithook(killer)
-                base, data, own = (str(self.place / part) for part in ("base", "data", name))
-                code = command(["custom", "--model", base, "--data_dir", data, "--output", own, *OPTIONS, "--resume"])
+        killer = Killer(str(self.place / name), at, number)
+        base, data, own = (str(self.place / part) for part in ("base", "data", name))
+        redirected = contextlib.redirect_stdout, contextlib.redirect_stderr
+        with open(self.place / f"{name}.txt", "a") as out, redirected[0](out), redirected[1](out):
+            sys.addaudithook(killer)
+            code = command(["custom", "--model", base, "--data_dir", data, "--output", own, *OPTIONS, "--resume"])
         if count:
             (self.place / "count").write_text(str(killer.seen))
         return code

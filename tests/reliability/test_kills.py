@@ -13,20 +13,8 @@ from ..training.conftest import custom, data_folder, model_folder, start  # noqa
 
 @pytest.mark.slow
 def test_runs_that_are_killed():
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-m",
-        "tests.reliability.kills",
-        "--kills",
-        "0",
-        "1",
-        "3",
-        "8",
-        "20",
-        "40",
-    ]
+    operations = ["0", "1", "3", "8", "20", "40"]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.reliability.kills", "--kills", *operations]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "6  runs that ended at the same files" in done.stdout
