@@ -6,10 +6,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 
 from safetensors import SafetensorError
 
 from .extras import MissingExtraError, check_extra
+from .fields import shown
 
 COMMANDS = (
     "glue",
@@ -37,9 +39,11 @@ Finetune a model with Bayesian attention, evaluate it and measure its uncertaint
   hf-bam autoencode --data_dir data/texts --num_codes 128 --recipe fast
   hf-bam graph --dataset cora --data_dir data/planetoid --variant gat wc
   hf-bam evaluate --model_name_or_path out/mrpc/model --data my.csv --ood other.csv
+  hf-bam predict --model_name_or_path out/mrpc/model --input my.csv --output predictions.csv
   hf-bam demo --model_name_or_path out/mrpc/model
 
-Commands: {commands}. `hf-bam COMMAND --help` lists the options of a command.
+Commands: {commands}. `hf-bam COMMAND --help` lists the options of a command,
+`hf-bam --version` shows the version.
 """
 
 
@@ -53,9 +57,16 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> int:
         0 for success, 2 for an error in the options or the data, 130 or 143 after an interruption.
     """
     command, *rest = list(sys.argv[1:] if argv is None else argv) or [""]
+    if command == "--version":
+        print(f"hf_bam {version('hf_bam')}")
+        return 0
     if command not in COMMANDS:
-        print(HELP.format(commands=", ".join(COMMANDS)))
-        return 0 if command in ("-h", "--help") else 2
+        known = ", ".join(COMMANDS)
+        if command not in ("", "-h", "--help"):
+            print(f"error: {shown(command)} is not a command; choose one of {known}.", file=sys.stderr)
+            return 2
+        print(HELP.format(commands=known))
+        return 0 if command else 2
     return guarded(lambda options: start(command, options, prog or f"hf-bam {command}"), rest)
 
 

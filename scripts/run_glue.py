@@ -5,7 +5,7 @@ python scripts/run_glue.py --task_name cola --attention plain                   
 python scripts/run_glue.py --task_name all --seeds 0 1 2 3 4 --data_dir glue_data          # means over seeds
 python scripts/run_glue.py --task_name rte --model_name_or_path minilm --recipe fast --limit 500  # for a laptop
 python scripts/run_glue.py --task_name custom --data_dir my_data --text_column text --label_column label
-accelerate launch --num_processes 2 scripts/run_glue.py --task_name mrpc                   # several processes
+ACCELERATE_USE_CPU=true torchrun --nproc-per-node 2 scripts/run_glue.py --task_name mrpc  # two processes
 
 `--help` lists all options; `hf-bam glue` is the same command.
 """

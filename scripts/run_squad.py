@@ -4,7 +4,7 @@ python scripts/run_squad.py --version 2.0 --model_name_or_path albert-base-v2 --
 python scripts/run_squad.py --version 1.1 --attention plain                               # plain attention
 python scripts/run_squad.py --data_dir squad --train_file train.json --dev_file dev.json  # your own files
 python scripts/run_squad.py --model_name_or_path minilm --recipe fast --limit 500         # for a laptop
-accelerate launch --num_processes 2 scripts/run_squad.py --version 2.0                    # several processes
+ACCELERATE_USE_CPU=true torchrun --nproc-per-node 2 scripts/run_squad.py --version 2.0  # two processes
 
 `--help` lists all options; `hf-bam squad` is the same command.
 """

@@ -3,7 +3,7 @@
 python scripts/run_translation.py --dataset language --source en --target qaa --recipe fast  # no download
 python scripts/run_translation.py --model Helsinki-NLP/opus-mt-de-en --source de --target en --data_dir data/de-en
 python scripts/run_translation.py --source en --target de --recipe fast                      # from scratch, Multi30k
-accelerate launch --num_processes 2 scripts/run_translation.py --source en --target de       # several processes
+ACCELERATE_USE_CPU=true torchrun --nproc-per-node 2 scripts/run_translation.py --source en --target de  # two processes
 
 The data folder contains train.de and train.en, dev.de and dev.en, and test sets, with one sentence per line.
 `--help` lists all options; `hf-bam translation` is the same command.

@@ -21,6 +21,7 @@ ORDER = (
     ("tasks", "demo"),
     ("training",),
     ("cli",),
+    ("__main__",),
 )
 """Subpackages from the lowest to the highest; those of one line do not import each other."""
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}

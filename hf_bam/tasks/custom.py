@@ -31,11 +31,12 @@ LONGEST_NAME = 1000
 
 @dataclass(frozen=True)
 class Custom(SentenceTask):
-    """Sentences or pairs with labels, from files with the names train, validation (or dev) and test.
+    """Sentences or pairs with labels, from files with the names train, validation (or dev) and test, or from the Hub.
 
-    Labels are names or integers, and the classes are those of the training file; whitespace around them is ignored.
-    A missing value (nothing, nan, null, None) is an error. With `regression` labels are numbers. A test file may be
-    absent. With labels it is a further set to evaluate on, without them a set to predict.
+    Without a validation set one row of ten is held out of the training set. Labels are names or integers, and the
+    classes are those of the training set; whitespace around them is ignored. A missing value (nothing, nan, null,
+    None) is an error. With `regression` labels are numbers. A test set may be absent. With labels it is a further set
+    to evaluate on, without them a set to predict.
     """
 
     text_column: str
@@ -46,6 +47,8 @@ class Custom(SentenceTask):
     """Column of the second sentence, for pairs."""
     regression: bool = False
     """The label is a number, not a class."""
+    dataset: str | None = None
+    """Data set with splits train, validation and test on the Hub, instead of data_dir: NAME or NAME:SUBSET."""
 
     @property
     def name(self) -> str:
@@ -67,14 +70,19 @@ class Custom(SentenceTask):
         return {**scores, "rmse": float(np.sqrt(np.mean(np.square(np.subtract(labels, predictions)))))}
 
     def load(self, data_dir: Path | None) -> Data:
-        if data_dir is None:
-            raise DataError(f"The task custom needs data_dir: a folder with train and validation ({FORMATS}).")
-        train = self._read(tables.find(Path(data_dir), "train"), labelled=True)
+        if data_dir is None and self.dataset is None:
+            raise DataError(f"The task custom needs data_dir, a folder with a file train ({FORMATS}), or dataset.")
+        if data_dir is not None and self.dataset is not None:
+            raise DataError(f"data_dir={str(data_dir)!r} and dataset={self.dataset!r} are both given; leave one out.")
+        columns = self.text_columns, self.label_column
+        sets = (
+            tables.read_hub(self.dataset or "", *columns) if data_dir is None else tables.read_sets(data_dir, *columns)
+        )
+        train, validation = tables.with_validation(sets, self.text_column)
         names = [] if self.regression else self._classes(train)
-        validation = self._read(tables.find(Path(data_dir), "validation", "dev"), labelled=True)
         data = Data(self._rows(train, names), {"validation": self._rows(validation, names)})
-        if tables.has_test(Path(data_dir)):
-            test = self._read(tables.find(Path(data_dir), "test"), labelled=False)
+        if "test" in sets:
+            test = sets["test"]
             known = any(self.label_column in record.values for record in test)
             (data.evaluation if known else data.test)["test"] = self._rows(test, names, labelled=known)
         return data
@@ -95,20 +103,22 @@ class Custom(SentenceTask):
     def _classes(self, records: list[Record]) -> list[str]:
         """Return the classes that occur: integers in their order, other names in alphabetical order."""
         names = sorted({self._class(record) for record in records})
+        if all(re.fullmatch(NUMBER, name) for name in names):  # 0.0 and 1.0 are 0 and 1 that another program wrote
+            names = sorted({whole(name) for name in names})
         if len(names) < 2:
             raise records[0].error(f"at least two classes in column {self.label_column!r}", names)
         if all(re.fullmatch(INTEGER, name) for name in names):
             return sorted(names, key=int)
         if all(re.fullmatch(NUMBER, name) for name in names):
-            first = next(record for record in records if not re.fullmatch(INTEGER, self._class(record)))
+            first = next(record for record in records if not re.fullmatch(INTEGER, whole(self._class(record))))
             raise self._not_a_class(first)
         return names
 
     def _class(self, record: Record) -> str:
         value = record.values.get(self.label_column)
-        if isinstance(value, float):
+        if isinstance(value, float) and math.isfinite(value) and not value.is_integer():
             raise self._not_a_class(record)
-        name = str(value).strip() if isinstance(value, (str, int)) else ""
+        name = str(value).strip() if isinstance(value, (str, int, float)) else ""
         if re.fullmatch(MISSING, name) or len(name) > LONGEST_NAME:
             raise record.error(f"a label in column {self.label_column!r}", value)
         return name
@@ -121,9 +131,17 @@ class Custom(SentenceTask):
         if self.regression:
             return _number(record, self.label_column)
         name = self._class(record)
+        if name not in names and whole(name) in names:
+            name = whole(name)
         if name not in names:
             raise record.error(f"a class of the training file ({', '.join(names)})", name)
         return names.index(name)
+
+
+def whole(name: str) -> str:
+    """Return a whole number without its decimals, which are zeros; any other name as it is."""
+    found = re.fullmatch(rf"({INTEGER})\.0*", name)
+    return found[1] if found else name
 
 
 def _number(record: Record, column: str) -> float:

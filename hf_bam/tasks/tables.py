@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
-from datasets import Dataset
+from datasets import ClassLabel, Dataset, load_dataset
+from datasets.exceptions import DatasetGenerationError
 
 from .base import LONGEST_TEXT, Data, DataError
 from .readers import READERS, Record, ending_of
 
-FORMATS = ", ".join(READERS)
+Sets = dict[str, list[Record]]
+"""Rows by the name of their set."""
+logger = logging.getLogger(__name__)
+FORMATS = ", ".join(ending for ending in READERS if not ending.endswith(".gz"))
+"""Endings of tables; those of text may have `.gz` after them."""
 
 
 def has_tables(folder: Path) -> bool:
@@ -27,9 +36,71 @@ def find(folder: Path, *stems: str) -> Path:
     raise DataError(f"{folder}: expected one file called {' or '.join(stems)} ({FORMATS}), found {found}.")
 
 
-def has_test(folder: Path) -> bool:
-    """Return whether a folder has a test table, which may be absent."""
-    return any((folder / f"test{ending}").exists() for ending in READERS)
+def read_sets(folder: Path, texts: Sequence[str], target: str) -> Sets:
+    """Return the rows of a folder: of the file train, and of validation (or dev) and test if there are such.
+
+    All have the columns `texts`, and all but test the column `target`.
+    """
+    stems = {"train": ("train",), "validation": ("validation", "dev"), "test": ("test",)}
+    there = {
+        name: names
+        for name, names in stems.items()
+        if name == "train" or any((folder / f"{stem}{ending}").exists() for stem in names for ending in READERS)
+    }
+    return {name: read(find(folder, *names), _columns(name, texts, target)) for name, names in there.items()}
+
+
+def read_hub(name: str, texts: Sequence[str], target: str) -> Sets:
+    """Return the same of a data set on the Hub, or in a folder that `load_dataset` reads; NAME or NAME:SUBSET."""
+    try:
+        found = load_dataset(*name.split(":", 1))
+    except (OSError, ValueError, DatasetGenerationError) as error:
+        line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise DataError(f"dataset={name!r} cannot be loaded from the Hub: {line}") from error
+    if "train" not in found:
+        raise DataError(f"dataset={name!r} has no split train; it has {', '.join(map(str, found))}.")
+    sets: Sets = {}
+    for split in (split for split in ("train", "validation", "test") if split in found):
+        columns, rows = _columns(split, texts, target), enumerate(_named(found[split]), 1)
+        sets[split] = [Record(Path(name), f"{split}, row {number}", row).require(columns) for number, row in rows]
+        if not sets[split]:
+            raise DataError(f"dataset={name!r}: expected rows in {split}, found none.")
+    return sets
+
+
+def _columns(name: str, texts: Sequence[str], target: str) -> list[str]:
+    return [*texts] if name == "test" else [*texts, target]
+
+
+def _named(rows: Dataset) -> Iterator[dict[str, Any]]:
+    """Yield rows with the names of classes instead of their indices; -1 is no class."""
+    classes = {name: kind for name, kind in rows.features.items() if isinstance(kind, ClassLabel)}
+    for row in rows:
+        yield {
+            name: classes[name].int2str(value) if name in classes and value is not None else value
+            for name, value in row.items()
+            if name not in classes or value != -1
+        }
+
+
+def with_validation(sets: Sets, column: str) -> tuple[list[Record], list[Record]]:
+    """Return the rows to train on and to evaluate on: one of ten is held out, if there is no validation set.
+
+    A hash of a column of texts decides, so that equal texts stay together.
+    """
+    train = sets["train"]
+    if "validation" in sets:
+        return train, sets["validation"]
+    digests = (sha256(str(own[column]).encode(errors="replace")).digest() for own in train)
+    held_out = [int.from_bytes(digest[:4], "big") % 10 == 0 for digest in digests]
+    if len(set(held_out)) == 1:  # too few rows
+        held_out = [number % 10 == 9 or number == len(train) - 1 for number in range(len(train))]
+    parts = [[own for own, out in zip(train, held_out, strict=True) if out is side] for side in (False, True)]
+    path = train[0].path
+    if not all(parts):
+        raise DataError(f"{path}: expected two rows at least, to hold one out for validation.")
+    logger.warning("%s: there is no validation set; %d of %d rows are held out.", path, len(parts[1]), len(train))
+    return parts[0], parts[1]
 
 
 def read(file: Path, columns: list[str]) -> list[Record]:
@@ -63,10 +134,11 @@ def read_pairs(folder: Path, source: str, target: str) -> Data:
     A test table without the column of the target is a set without labels.
     """
     both = [source, target]
-    train, validation = (read(find(folder, *stems), both) for stems in (("train",), ("validation", "dev")))
+    sets = read_sets(folder, [source], target)
+    train, validation = with_validation(sets, source)
     data = Data(pairs(train, both), {"validation": pairs(validation, both)})
-    if has_test(folder):
-        test = read(find(folder, "test"), [source])
+    if "test" in sets:
+        test = sets["test"]
         known = target in test[0].values
         (data.evaluation if known else data.test)["test"] = pairs(test, both if known else [source])
     return data

@@ -12,13 +12,14 @@ from typing import Any
 
 from ..config import option_fields as bam_fields
 from ..families.presets import PRESETS
-from ..fields import shown
+from ..fields import is_number, shown
 from ..tasks import TASKS
 from .compatibility import present_settings
 from .files import read_yaml
+from .folder import CONFIG
 from .options import SWITCH, Parser, add_option, keywords, only_for
 from .recipe import Recipe
-from .settings import RECIPES, Job, fixed_fields, resolve, task_class, task_fields
+from .settings import RECIPES, Job, fixed_fields, merge, recipe_layers, resolve, task_class, task_fields
 
 OWN = {"graph": "graphs", "evaluate": "evaluate", "predict": "predict", "demo": "demo"}
 """Commands with options of their own, and their subpackages."""
@@ -50,7 +51,10 @@ RUN: dict[str, dict[str, Any]] = {
     "limit": {},
     "eval_limit": {},
     "holdout": {},
-    "resume_from_checkpoint": {**SWITCH, "help": "Resume from the last checkpoint in --output_dir."},
+    "resume_from_checkpoint": {
+        **SWITCH,
+        "help": "Resume from the last checkpoint in --output_dir, with the settings of its config.yaml.",
+    },
     "overwrite_output_dir": {**SWITCH, "help": "Remove the run in --output_dir, finished or not, and start again."},
     "no_report": {**SWITCH, "help": "Do not write the uncertainty report."},
     "report_to": {"nargs": "+", "metavar": "NAME", "help": "Log to these trackers: tensorboard, wandb, ..."},
@@ -90,8 +94,9 @@ def parse(command: str, argv: Sequence[str], prog: str | None = None) -> Request
         group, _, key = name.partition(".")
         given[group][key] = value
     job, run = given["job"], given["run"]
-    file = present_settings(read_yaml(Path(run["config"]))) if "config" in run else {}
-    tasks = _tasks(commands()[command], job.get("task_name"), file, run.get("config"))
+    path = _settings_file(run)
+    file = {} if path is None else present_settings(read_yaml(path))
+    tasks = _tasks(commands()[command], job.get("task_name"), file, path)
     own = {task: {item.name for item in task_fields(task)} for task in tasks}
     for name in given["options"].keys() - set().union(*own.values()):
         raise ValueError(f"--{name} is not an option of {', '.join(tasks)}; leave it out.")
@@ -103,6 +108,14 @@ def parse(command: str, argv: Sequence[str], prog: str | None = None) -> Request
     name = jobs[0].make_task().name if len(tasks) == 1 else command
     name += "" if jobs[0].attention == "bam" else f"-{jobs[0].attention}"
     return Request(jobs, Path(run.get("output_dir", f"out/{name}")), _run_options(run, name, len(jobs)))
+
+
+def _settings_file(run: Mapping[str, Any]) -> Path | None:
+    """Return the file of settings that is named, or else that of the run to resume."""
+    if "config" in run:
+        return Path(run["config"])
+    own = Path(run.get("output_dir", ""), CONFIG)
+    return own if {"resume_from_checkpoint", "output_dir"} <= run.keys() and own.is_file() else None
 
 
 def _defaults(task: str) -> dict[str, Any]:
@@ -162,11 +175,13 @@ def make_parser(command: str, prog: str | None = None) -> Parser:
     for cls, item in fields.values():
         add_option(group, f"options.{item.name}", keywords(cls, item, default=True))
     group = parser.add_argument_group(
-        "recipe", "Defaults are those of --recipe. Options that mention none accept it as a value."
+        "recipe", "Defaults are those of --recipe, and of the task. Options that mention none accept it as a value."
     )
     for item in dataclasses.fields(Recipe):
         if item.name != "bam":
-            add_option(group, f"recipe.{item.name}", keywords(Recipe, item))
+            options = keywords(Recipe, item)
+            options["help"] += _default_of(item, names)
+            add_option(group, f"recipe.{item.name}", options)
     group = parser.add_argument_group(
         "Bayesian attention", "Defaults are those of --recipe or --preset, then those named below."
     )
@@ -179,6 +194,18 @@ def make_parser(command: str, prog: str | None = None) -> Parser:
     return parser
 
 
+def _default_of(item: dataclasses.Field[Any], names: Sequence[str]) -> str:
+    """Return the default of a field in each recipe, for the help; that of the task if the command has one."""
+    keys = names if len(names) == 1 else ()
+    found: dict[str, list[str]] = {}
+    for recipe in RECIPES:
+        value = merge(*recipe_layers(recipe, *keys)).get(item.name, item.default)
+        text = "none" if value is None else f"{value:g}" if is_number(value) else str(value).lower()
+        found.setdefault(text, []).append(recipe)
+    texts = [text if len(found) == 1 else f"{text} ({', '.join(recipes)})" for text, recipes in found.items()]
+    return f" Default: {', '.join(texts)}."
+
+
 def _add_run(group: Any, names: Sequence[str]) -> None:
     if len(names) > 1:
         text = f"Run these tasks: {', '.join(names)}, or all for the whole benchmark."
@@ -186,7 +213,7 @@ def _add_run(group: Any, names: Sequence[str]) -> None:
     fields, defaults = {item.name: item for item in dataclasses.fields(Job)}, _defaults(names[0])
     for name, own in RUN.items():
         if name in fields:
-            options = {**keywords(Job, fields[name]), **own}
+            options = {**keywords(Job, fields[name], default=True), **own}
             options["help"] += f" Default: {defaults[name]}." if name in defaults else ""
             add_option(group, f"job.{name}", options)
         else:

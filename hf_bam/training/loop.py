@@ -152,12 +152,8 @@ class Loop:
 
     def end_if(self, stop: Stop) -> None:
         """Save a checkpoint and raise `Interrupted` if a signal was received, by any process."""
-        number, step = stop.number, self.state.step
-        if self.accelerator.num_processes > 1:
-            if step % self.recipe.logging_steps:
-                return  # the processes agree when they write a line of the log
-            received = torch.tensor(float(number), device=self.accelerator.device)
-            number = int(self.accelerator.gather(received.reshape(1)).max())
+        step = self.state.step
+        number = stop.agreed(self.accelerator, step, self.recipe.logging_steps)
         if not number or step == self.total:  # after the last step there is a checkpoint
             return
         if self.manager.saved != step:

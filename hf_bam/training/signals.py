@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+import torch
+from accelerate import Accelerator
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -28,6 +31,14 @@ class Stop:
     """Signal that was received while training, if any."""
 
     number: int = 0
+
+    def agreed(self, accelerator: Accelerator, step: int, interval: int) -> int:
+        """Return the signal of any process, 0 for none; several processes agree once in an interval of steps."""
+        if accelerator.num_processes == 1:
+            return self.number
+        if step % interval:
+            return 0
+        return int(accelerator.gather(torch.tensor([self.number], device=accelerator.device)).max())
 
 
 def _raise(number: int, frame: FrameType | None) -> None:

@@ -104,3 +104,9 @@ def test_an_unknown_class_raises(model, tmp_path):
     with pytest.raises(ValueError, match="give model_class"):
         hf_bam.from_pretrained(tmp_path)
     assert_same_model(hf_bam.from_pretrained(tmp_path, model_class=type(model)), model, classification())
+
+
+def test_the_same_model_gives_the_same_bytes(model, tmp_path):
+    """Entries of a header would otherwise be in a random order."""
+    files = [hf_bam.save(model, tmp_path / str(number)).read_bytes() for number in range(8)]
+    assert len(set(files)) == 1

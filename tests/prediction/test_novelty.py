@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 import hf_bam
 from hf_bam.prediction import Bam, BamPredictor, Dropout, Ensemble, Plain, Predictor
 
-from .test_independence import KINDS, TEXTS, predictor, writer
+from ..reliability.test_independence import KINDS, TEXTS, predictor, writer
 from .trained import other_sentences, sentences
 
 TRAINING, HELD_OUT, NEW = sentences(600), sentences(400, seed=1)[0], sentences(50, seed=2)[0]

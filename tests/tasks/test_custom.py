@@ -1,13 +1,16 @@
+import gzip
 import json
 from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datasets import Dataset
 
 from hf_bam.tasks import get_task
 from hf_bam.tasks.base import DataError
 from hf_bam.tasks.classification import label_names
+from hf_bam.tasks.custom import Custom
 
 ROWS = [{"text": "fine", "other": "so", "stars": 10}, {"text": "poor", "other": "no", "stars": 9}]
 
@@ -179,11 +182,63 @@ def test_files_that_are_missing_or_twice_there(tmp_path):
     with pytest.raises(DataError, match=r"expected one file called train \(.csv, .tsv, .*\), found none"):
         load(tmp_path)
     put(tmp_path, train_csv=csv(ROWS))
-    with pytest.raises(DataError, match=r"expected one file called validation or dev .*, found none"):
-        load(tmp_path)
     put(tmp_path, dev_csv=csv(ROWS), validation_json="[]")
     with pytest.raises(DataError, match=r"found validation\.json, dev\.csv"):
         load(tmp_path)
     (tmp_path / "dev.csv").unlink()
     with pytest.raises(DataError, match=r"validation\.json: expected rows, found none"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "json", "parquet"])
+def test_numbers_with_zeros_are_classes(ending, tmp_path):
+    """Other programs write integers so where labels are missing in some rows."""
+    rows = [{"text": f"text {i}", "label": float(i % 2)} for i in range(40)]
+    if ending == "csv.gz":
+        lines = ["text,label", *(f"{row['text']},{row['label']}" for row in rows)]
+        (tmp_path / "train.csv.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    else:
+        getattr(Dataset.from_list(rows), f"to_{ending}")(tmp_path / f"train.{ending}")
+    data = Custom("text", "label").load(tmp_path)
+    assert data.train.features["label"].names == ["0", "1"]
+    texts = {*data.train["sentence1"], *data.evaluation["validation"]["sentence1"]}
+    assert texts == {row["text"] for row in rows}
+
+
+def test_a_folder_without_a_validation_file(tmp_path, caplog):
+    """One row of ten is held out, equal texts together and the same rows every time."""
+    rows = [f"text {i % 500},{'ab'[i % 2]}" for i in range(1000)]
+    (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]))
+    first, second = (Custom("text", "label").load(tmp_path) for _ in range(2))
+    held_out = first.evaluation["validation"]["sentence1"]
+    assert list(held_out) == list(second.evaluation["validation"]["sentence1"])
+    assert 60 < len(held_out) < 140
+    assert not {*held_out} & {*first.train["sentence1"]}
+    assert "no validation set" in caplog.text
+
+
+def test_large_fields(tmp_path):
+    text = "word " * 150_000
+    (tmp_path / "train.csv").write_text(f'text,label\n"{text}",a\nb,b\nc,a\nd,b\n')
+    (tmp_path / "dev.csv").write_text("text,label\nb,b\n")
+    assert Custom("text", "label").load(tmp_path).train["sentence1"][0] == text
+    (tmp_path / "train.csv").write_text(f'text,label\n"{text * 2}",a\nb,b\n')
+    with pytest.raises(DataError, match="larger than field limit"):
+        Custom("text", "label").load(tmp_path)
+
+
+def test_a_data_set_of_the_hub(tmp_path):
+    """`load_dataset` reads folders as it reads repositories."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name in ("train", "validation", "test"):
+        lines = [f"{name} {i},{'ab'[i % 2]}\n" for i in range(6)]
+        (folder / f"{name}.csv").write_text("".join(["text,label\n", *lines]))
+    data = Custom("text", "label", dataset=str(folder)).load(None)
+    assert {name: len(rows) for name, rows in data.sets.items()} == {"train": 6, "validation": 6, "test": 6}
+    with pytest.raises(DataError, match=r"column 'nothing'"):
+        Custom("nothing", "label", dataset=str(folder)).load(None)
+    with pytest.raises(DataError, match="are both given"):
+        Custom("text", "label", dataset="x").load(tmp_path)
+    with pytest.raises(DataError, match="cannot be loaded from the Hub"):
+        Custom("text", "label", dataset=str(tmp_path / "nothing")).load(None)

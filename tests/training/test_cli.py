@@ -1,5 +1,7 @@
 """Options, errors and help of the command line."""
 
+import json
+import re
 import runpy
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 from hf_bam import BamConfig
 from hf_bam.cli import main
 from hf_bam.tasks import TASKS
-from hf_bam.training.arguments import commands, parse
+from hf_bam.training.arguments import commands, make_parser, parse
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -196,3 +198,23 @@ def test_scripts(name, monkeypatch, capsys):
         capsys.readouterr().err
         == "error: Recipe.learning_rate=0 is not valid; it must be a number above 0, 1000 at most.\n"
     )
+
+
+def test_version_and_unknown_commands(capsys):
+    assert main(["--version"]) == 0
+    assert re.fullmatch(r"hf_bam \d+\.\d+\.\d+\n", capsys.readouterr().out)
+    assert main(["gleu"]) == 2
+    assert re.match(r"error: 'gleu' is not a command; choose one of .*glue", capsys.readouterr().err)
+
+
+def test_the_help_shows_the_defaults_of_the_recipes():
+    text = " ".join(make_parser("glue", "x").format_help().split())
+    assert "Peak learning rate of AdamW. Default: 2e-05 (paper), 0.0001 (fast)." in text
+    assert "Optimizer steps between two lines of log.jsonl. Default: 10." in text
+    assert "Default: none." in text
+
+
+def test_resuming_reads_the_settings_of_the_folder(start, kill):
+    kill("--seed", "3")
+    assert main(["custom", "--output_dir", str(start.folder), "--resume"]) == 0
+    assert json.loads((start.folder / "results.json").read_text())["settings"]["seed"] == 3

@@ -12,9 +12,9 @@ from hf_bam.attention.mask import AttentionMask
 from hf_bam.attention.noise import NoiseSeed
 from hf_bam.families import Weibull
 
+from ..attention.cases import PATHS, choose
+from ..attention.test_forward import Attention
 from ..models import language_model, llama
-from .cases import PATHS, choose
-from .test_forward import Attention
 
 VANISHING = Weibull(1e7)
 SHAPES = {
