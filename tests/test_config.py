@@ -56,7 +56,7 @@ def test_a_wrong_value_of_another_family(field, value):
 
 @pytest.mark.parametrize("alpha", [-1, 1e300])
 def test_alpha_has_bounds(alpha):
-    with pytest.raises(ValueError, match=r"BamConfig.alpha=.* is not valid; it must be a number, 1e-08 or above"):
+    with pytest.raises(ValueError, match=r"BamConfig.alpha=.* is not valid; it must be a number, 1e-15 or above"):
         BamConfig(prior="fixed", alpha=alpha)
 
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import torch
 
+from hf_bam.tasks import planetoid
 from hf_bam.training.graphs import GraphJob, run
-from hf_bam.training.graphs.run import require_torch_geometric
 
 from ..storage import append_line, read_lines
 from .grid import read
@@ -79,7 +79,7 @@ def execute(planned, settings, folder):
     """Train and evaluate one run on one core, and return its record."""
     torch.set_num_threads(1)
     job = GraphJob(dataset=planned.graph, seed=planned.seed, **settings)
-    graph = require_torch_geometric().load(planned.graph, folder)
+    graph = planetoid.load(planned.graph, folder)
     _, record = run(job, graph)
     about = {name: record[name] for name in ("epochs", "seconds", "task_loss", "kl_loss", "selected")}
     return rounded({**planned._asdict(), "bam": record["settings"]["bam"], **about})

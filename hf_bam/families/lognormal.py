@@ -50,9 +50,9 @@ def _normal_kl(sigma: float, sigma_prior: float, shift: Tensor) -> Tensor:
 class LognormalFamily(ScoreFamily):
     """Lognormal noise with a Lognormal prior."""
 
-    sigma: float = setting(1.28, least=1e-8, most=30)
+    sigma: float = setting(1.28, least=1e-15, most=30)
     """Standard deviation of the log weights; the default is as wide as the Weibull's `k=1`."""
-    sigma_prior: float = setting(1.0, least=1e-4, most=1e4)
+    sigma_prior: float = setting(1.0, least=1e-4, most=1e15)
     """Standard deviation of the prior's log weights."""
     prior_location: str = setting("mean", choices=("mean", "median"))
     """Place of Psi in the prior: its `"mean"`, or its `"median"`, with which a large `sigma_prior` makes it flat."""

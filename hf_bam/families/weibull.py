@@ -51,13 +51,13 @@ def _kl(q: Weibull, p: Gamma, log_mean: Tensor, log_psi: Tensor) -> Tensor:
 class WeibullFamily(ScoreFamily):
     """Weibull noise with a Gamma prior."""
 
-    k: float = setting(1.0, least=0.01, most=1e10)
+    k: float = setting(1.0, least=0.01, most=1e12)
     """Weibull shape. The log weights have a standard deviation of 1.2825/k; from 5 on samples hardly differ."""
-    beta: float = setting(100.0, least=1e-8, most=1e8)
+    beta: float = setting(100.0, least=1e-15, most=1e8)
     """Rate of the Gamma prior: large values keep the weights closer to the prior."""
     prior_shape: str = setting("beta*psi", choices=("beta*psi", "psi"))
     """Shape of the Gamma prior: `"beta*psi"` makes the prior mean Psi; `"psi"` is the paper's."""
-    alpha: float | None = setting(None, least=1e-8, most=1e8)
+    alpha: float | None = setting(None, least=1e-15, most=1e8)
     """Constant Gamma shape for `prior="fixed"`. None: uniform prior attention, by `prior_shape`."""
 
     def __post_init__(self) -> None:

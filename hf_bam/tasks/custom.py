@@ -75,9 +75,10 @@ class Custom(SentenceTask):
         if data_dir is not None and self.dataset is not None:
             raise DataError(f"data_dir={str(data_dir)!r} and dataset={self.dataset!r} are both given; leave one out.")
         columns = self.text_columns, self.label_column
-        sets = (
-            tables.read_hub(self.dataset or "", *columns) if data_dir is None else tables.read_sets(data_dir, *columns)
-        )
+        if data_dir is None:
+            sets = tables.read_hub(self.dataset or "", *columns)
+        else:
+            sets = tables.read_sets(Path(data_dir), *columns)
         train, validation = tables.with_validation(sets, self.text_column)
         names = [] if self.regression else self._classes(train)
         data = Data(self._rows(train, names), {"validation": self._rows(validation, names)})

@@ -166,13 +166,13 @@ def test_many_blocks_and_jobs(monkeypatch, causal, heads):
 
 EXTREMES = [
     {"k": 0.01},
-    {"k": 1e10},
-    {"beta": 1e-8},
+    {"k": 1e12},
+    {"beta": 1e-15},
     {"beta": 1e8},
-    {"prior": "fixed", "alpha": 1e-8},
+    {"prior": "fixed", "alpha": 1e-15},
     {"prior": "fixed", "alpha": 1e8},
-    *({"family": "lognormal", "sigma": sigma} for sigma in (1e-8, 30.0)),
-    *({"family": "lognormal", "sigma_prior": sigma} for sigma in (1e-4, 1e4)),
+    *({"family": "lognormal", "sigma": sigma} for sigma in (1e-15, 30.0)),
+    *({"family": "lognormal", "sigma_prior": sigma} for sigma in (1e-4, 1e15)),
 ]
 
 

@@ -88,7 +88,7 @@ def test_settings():
     config = BamConfig(family="dirichlet")
     assert (config.objective, config.kl_weight, config.layers) == ("variational", 1.0, 1)
     for settings, message in (
-        ({"concentration": 0}, "above 0"),
+        ({"concentration": 0}, "1e-06 or above"),
         ({"test_time": "expectation"}, "no 'test_time' with family='dirichlet'"),
         ({"top_k": 3}, "no 'top_k' with family='dirichlet'"),
     ):

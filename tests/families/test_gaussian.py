@@ -128,7 +128,7 @@ def test_every_model(name, prior):
     with hf_bam.sampling(model, seed=0):
         torch.testing.assert_close(logits(model, batch), plain, atol=1e-4, rtol=1e-4)
     hf_bam.unpatch(model)
-    hf_bam.patch(model, family="gaussian", prior=prior, initial_sigma=0.5)
+    hf_bam.patch(model, family="gaussian", prior=prior, initial_sigma=2.0)
     with hf_bam.sampling(model, seed=0):
         assert not torch.allclose(logits(model, batch), plain, atol=1e-3)
     out = model.train()(**batch)

@@ -54,7 +54,7 @@ def test_settings():
     config = BamConfig(family="gumbel", temperature=0.1, test_time="expectation", top_k=3)
     assert (config.objective, config.temperature, config.kl_weight) == ("variational", 0.1, 1.0)
     for settings, message in (
-        ({"temperature": 0}, "above 0"),
+        ({"temperature": 0}, "1e-06 or above"),
         ({"objective": "marginal"}, "'variational', 'hard'"),
         ({"top_k": 3, "test_time": "soft"}, "top_k=3 has no effect"),
         ({"estimator": "score"}, "no 'estimator' with family='gumbel'"),

@@ -268,4 +268,4 @@ print(main(["graph", "--data_dir", "x"]))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["tensor(True)", "2"]
-    assert "error: Graphs need PyTorch Geometric: pip install torch_geometric" in done.stderr
+    assert "needs the extra 'graph', of which torch_geometric is not installed" in done.stderr

@@ -394,8 +394,8 @@ def test_layers_draw_different_noise():
 def test_dropout_of_all_weights(noise):
     """Nothing is left of the attention, as in the unpatched model."""
     plain = bert(attention_probs_dropout_prob=1.0).train()
-    bayesian = hf_bam.patch(copy.deepcopy(plain), noise=noise)
-    out = bayesian(**classification())
-    assert torch.allclose(out.logits, plain(**classification()).logits, atol=1e-6)
+    bayesian, batch = hf_bam.patch(copy.deepcopy(plain), noise=noise), classification()
+    out = bayesian(**batch)
+    assert torch.allclose(out.logits, plain(**batch).logits, atol=1e-6)
     out.loss.backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in bayesian.parameters())

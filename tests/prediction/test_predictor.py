@@ -9,7 +9,7 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig, get_peft_model
-from transformers import BertForTokenClassification
+from transformers import BertForNextSentencePrediction, BertForTokenClassification
 
 import hf_bam
 from hf_bam.evaluation.metrics import top_two_p_values
@@ -232,8 +232,8 @@ def test_invalid_settings_are_errors(model, tokenizer):
             BamPredictor(model, tokenizer, **{name: wrong})
     with pytest.raises(ValueError, match="head='words' is not known; choose one of classification"):
         BamPredictor(model, tokenizer, head="words")
-    with pytest.raises(ValueError, match="What a BertModel predicts cannot be told"):
-        BamPredictor(hf_bam.patch(hf_bam.unpatch(model).bert), tokenizer)
+    with pytest.raises(ValueError, match="What a BertForNextSentencePrediction predicts cannot be told"):
+        BamPredictor(hf_bam.patch(BertForNextSentencePrediction(model.config)), tokenizer)
     with pytest.raises(ValueError, match="not patched"):
         BamPredictor(bert(), tokenizer)
 

@@ -38,7 +38,7 @@ def test_members_are_evenly_spaced_over_the_tail(total, number, tail, steps, tmp
 
 @pytest.mark.parametrize("plain", [False, True], ids=["patched", "plain"])
 def test_members_are_the_models_of_their_steps(plain, tmp_path):
-    model, scores = classifier(plain), Scores([step == 7 for step in range(1, 13)])  # the best is no member
+    model, scores = classifier(plain), Scores([float(step == 7) for step in range(1, 13)])  # the best is no member
     loop = Loop(model, examples(), collate, ENSEMBLE, tmp_path, best_model=BestModelTracker(scores, "score"))
     loop.run()
     assert [path.name for path in folders(tmp_path)] == ["step-00000008", "step-00000010", "step-00000012"]

@@ -27,19 +27,6 @@ SHOWN = ("accuracy", "nll", "ece", "error_auroc", "pavpu", "epistemic")
 Record = dict[str, Any]
 
 
-def require_torch_geometric() -> Any:
-    """Return the module of the graphs; raise `ValueError` if torch_geometric is not installed."""
-    try:
-        from ...tasks import planetoid
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "torch_geometric":
-            raise
-        raise ValueError(
-            "Graphs need PyTorch Geometric: pip install torch_geometric, or install hf_bam with its extra 'graph'."
-        ) from error
-    return planetoid
-
-
 def run(job: GraphJob, graph: Any) -> tuple[nn.Module, Record]:
     """Train a model on a graph and measure it; return the model and the record of the run.
 
@@ -62,8 +49,10 @@ def run(job: GraphJob, graph: Any) -> tuple[nn.Module, Record]:
 
 def build(job: GraphJob, graph: Any) -> nn.Module:
     """Return a new model. Runs with the same seed start from the same weights, whatever their variant."""
+    from ...tasks import planetoid
+
     seed_all(job.seed)
-    model: nn.Module = require_torch_geometric().Gat(
+    model: nn.Module = planetoid.Gat(
         graph.x.shape[1],
         graph.num_classes,
         layer=job.layer,
@@ -99,8 +88,10 @@ def run_all(
         raise ValueError(
             f"{output} has results of other runs; choose another folder, or replace them with --overwrite_output_dir."
         )
+    from ...tasks import planetoid
+
     (dataset,) = {job.dataset for job in jobs}
-    graph = require_torch_geometric().load(dataset, data_dir, download)
+    graph = planetoid.load(dataset, data_dir, download)
     log(f"{dataset}: {len(graph.labels)} nodes, {graph.edge_index.shape[1]} edges, {graph.num_classes} classes")
     records = []
     for job in jobs:
