@@ -51,6 +51,7 @@ def build(job: GraphJob, graph: Any) -> nn.Module:
     """Return a new model. Runs with the same seed start from the same weights, whatever their variant."""
     from ...tasks import planetoid
 
+    assert job.output_heads is not None  # the job takes it from the graph
     seed_all(job.seed)
     model: nn.Module = planetoid.Gat(
         graph.x.shape[1],
