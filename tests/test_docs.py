@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -99,6 +100,7 @@ def test_troubleshooting_quotes_messages_of_the_package():
     assert [text for text, pattern in patterns.items() if not any(map(pattern.search, known))] == []
 
 
+@cache
 def options(command):
     return {name for action in make_parser(command)._actions for name in action.option_strings} | {"--debug"}
 

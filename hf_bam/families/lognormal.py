@@ -46,6 +46,10 @@ def _normal_kl(sigma: float, sigma_prior: float, shift: Tensor) -> Tensor:
     return constant + (sigma**2 + shift.square()) / (2 * sigma_prior**2)
 
 
+WIDEST = 1e4
+"""Largest `sigma_prior` of a prior whose mean is Psi: its median is ``exp(-sigma_prior^2 / 2)`` below."""
+
+
 @dataclass(frozen=True)
 class LognormalFamily(ScoreFamily):
     """Lognormal noise with a Lognormal prior."""
@@ -56,6 +60,14 @@ class LognormalFamily(ScoreFamily):
     """Standard deviation of the prior's log weights."""
     prior_location: str = setting("mean", choices=("mean", "median"))
     """Place of Psi in the prior: its `"mean"`, or its `"median"`, with which a large `sigma_prior` makes it flat."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prior_location == "mean" and self.sigma_prior > WIDEST:
+            raise ValueError(
+                f"BamConfig.sigma_prior={self.sigma_prior!r} is not valid; it must be at most {WIDEST:g} with "
+                "prior_location='mean', whose KL overflows beyond. Use prior_location='median' for a flat prior."
+            )
 
     @property
     def posterior(self) -> Lognormal:

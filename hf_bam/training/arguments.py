@@ -96,6 +96,8 @@ def parse(command: str, argv: Sequence[str], prog: str | None = None) -> Request
     job, run = given["job"], given["run"]
     path = _settings_file(run)
     file = {} if path is None else present_settings(read_yaml(path))
+    if "config" not in run and file.get("max_steps") is not None:
+        file.pop("num_train_epochs", None)  # earlier versions wrote both
     tasks = _tasks(commands()[command], job.get("task_name"), file, path)
     own = {task: {item.name for item in task_fields(task)} for task in tasks}
     for name in given["options"].keys() - set().union(*own.values()):

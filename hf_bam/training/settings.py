@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from importlib import import_module, resources
 from typing import Any
 
@@ -117,8 +117,14 @@ def recipe_layers(name: str | None, *keys: str) -> list[Values]:
         return []
     if name not in RECIPES:
         raise ValueError(f"recipe={shown(name)} is not known; choose one of {', '.join(RECIPES)}.")
-    recipes = read_yaml(resources.files(__package__).joinpath("recipes", f"{name}.yaml"))
+    recipes = _recipes(name)
     return [recipes[key] for key in ("default", *keys) if key in recipes]
+
+
+@cache
+def _recipes(name: str) -> dict[str, Any]:
+    """Return a recipe file, which is read once: a help text asks for every default."""
+    return read_yaml(resources.files(__package__).joinpath("recipes", f"{name}.yaml"))
 
 
 def task_class(name: str) -> type[Task]:

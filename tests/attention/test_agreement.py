@@ -172,7 +172,7 @@ EXTREMES = [
     {"prior": "fixed", "alpha": 1e-15},
     {"prior": "fixed", "alpha": 1e8},
     *({"family": "lognormal", "sigma": sigma} for sigma in (1e-15, 30.0)),
-    *({"family": "lognormal", "sigma_prior": sigma} for sigma in (1e-4, 1e15)),
+    *({"family": "lognormal", "sigma_prior": sigma} for sigma in (1e-4, 1e4)),
 ]
 
 
