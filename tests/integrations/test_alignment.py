@@ -120,6 +120,7 @@ def test_resuming_from_a_checkpoint(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [SETTINGS, {"family": "categorical", "test_time": "expectation"}], ids=str)
 def test_a_compiled_model_gives_the_same_numbers(settings):
     model, batch = hf_bam.patch(marian(), **settings).train(), translation()

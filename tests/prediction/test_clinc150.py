@@ -16,7 +16,10 @@ from hf_bam.prediction import Plain, Predictor
 FILE = Path(__file__).parents[2] / ".." / "shared" / "data" / "clinc150" / "data_full.json"
 INTENTS = 20
 
-pytestmark = pytest.mark.skipif(not FILE.exists(), reason="needs CLINC150 in ../shared/data")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not FILE.exists(), reason="needs CLINC150 in ../shared/data"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -258,6 +258,7 @@ def memory():
     return psutil.Process().memory_info().rss
 
 
+@pytest.mark.slow
 def test_a_stream_does_not_keep_what_it_gave_out(tokenizer):
     """100,000 inputs: memory stays bounded, and the model is not sampling between the batches."""
     model = hf_bam.patch(bert(vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1, num_attention_heads=1))

@@ -73,7 +73,7 @@ def test_a_saved_model_translates_as_before(built, data, tmp_path):
     assert again.decode(ids[0], skip_special_tokens=True).strip() == before[0]
 
 
-@pytest.mark.parametrize("bayesian", [False, True])
+@pytest.mark.parametrize("bayesian", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_training_from_rows_to_scores(built, data, bayesian):
     model, tokenizer = built
     if bayesian:

@@ -5,7 +5,7 @@ import pytest
 from benchmarks.studies.prior import LENGTH, train
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_the_default_prior_finds_the_key_that_matters(seed):
     run = train(seed)
     assert run["accuracy"] > 0.95
