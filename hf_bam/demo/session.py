@@ -86,7 +86,7 @@ class Session:
 
     @property
     def has_noise_level(self) -> bool:
-        """Whether the noise has one setting for its level."""
+        """True if one setting gives the level of the noise."""
         model = self.predictor.sampler.model
         return is_patched(model) and has_level(get_config(model).settings)
 

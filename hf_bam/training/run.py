@@ -206,7 +206,6 @@ class Run:
     def describe(self, loop: Loop) -> str:
         """Return the main settings on one line."""
         job, recipe = self.job, self.recipe
-        count = self.accelerator.num_processes
         length = padding(loop.batches.lengths, loop.batches.share(0, 0))
         return ", ".join(
             [
@@ -215,7 +214,6 @@ class Run:
                 f"{loop.total} steps of {recipe.batch_size} at lr {recipe.learning_rate:g}"
                 f"{', all of them in the warmup' if loop.warmup >= loop.total else ''}",
                 f"seed {job.seed}",
-                f"{count} process{'es' if count > 1 else ''} on {self.accelerator.device.type}",
                 f"{length:.0%} padding",
             ]
         )
