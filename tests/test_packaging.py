@@ -1,6 +1,8 @@
 """The source distribution and the wheel that is built from it."""
 
 import importlib.util
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,8 +19,14 @@ ROOT = Path(__file__).parents[1]
 BUILT = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "hf_bam")
 
 
-def build(folder, *command):
-    subprocess.run([sys.executable, "setup.py", "-q", *command], cwd=folder, check=True, capture_output=True)
+def build(folder, *command, **variables):
+    subprocess.run(
+        [sys.executable, "setup.py", "-q", *command],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        env={**os.environ, **variables},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +65,17 @@ def test_the_wheel_serves_every_python_and_has_the_kernel(source):
     for path in (ROOT / "hf_bam").rglob("*"):
         if path.suffix in (".py", ".j2", ".yaml", ".typed"):
             assert str(path.relative_to(ROOT)) in names
+
+
+def test_a_published_build_has_project_urls_and_links_that_work_outside_of_the_repository(source):
+    build(source, "egg_info", "--egg-base", ".", HF_BAM_REPOSITORY="https://example.org/hf_bam/")
+    metadata = (source / "hf_bam.egg-info" / "PKG-INFO").read_text(encoding="utf-8")
+    assert "Project-URL: Source, https://example.org/hf_bam\n" in metadata
+    targets = re.findall(r"\]\(([^)]+)\)", metadata)
+    own = [target for target in targets if target.startswith("https://example.org/hf_bam/blob/v")]
+    assert len(own) > 20 and all(target.startswith("https://") for target in targets)
+    for target in own:
+        assert (ROOT / re.sub(r".*/blob/v[^/]+/|#.*", "", target)).exists(), target
 
 
 def test_extras_are_those_that_errors_name(source):
