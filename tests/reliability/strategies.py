@@ -12,6 +12,7 @@ import pyarrow.parquet
 import yaml
 from hypothesis import strategies as st
 
+from hf_bam.cli import COMMANDS
 from hf_bam.training.arguments import make_parser
 from hf_bam.training.recipe import Recipe
 from hf_bam.training.settings import JOB_FIELDS
@@ -36,7 +37,6 @@ NASTY = (
     *("/dev/zero", "/dev/null", "/", "..", "~", "a/b", "%s", "$HOME", "<script>", "1000000000", "-1", "0", "5e-324"),
 )
 """Texts that have broken programs before."""
-COMMANDS = ("custom", "sentiment", "glue", "squad", "translation", "text2text", "autoencode", "evaluate", "graph")
 
 texts = st.sampled_from(NASTY) | st.text(max_size=20)
 numbers = st.integers() | st.floats() | st.sampled_from((10**400, -(10**400), 2**63, 1e308, 5e-324))

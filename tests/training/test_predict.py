@@ -75,6 +75,16 @@ def test_a_table(folder, table, tmp_path, capsys):
     assert rows["in_distribution"].tolist() == want["in_distribution"].map(str).tolist()
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_many_rows_without_a_text_at_the_beginning(folder, tmp_path, ending):
+    """The columns of the output are those of a prediction, also when the first parts have none."""
+    source = write_csv(tmp_path / "in.csv", [{"text": text} for text in [*[" "] * 20, *TEXTS[:3]]])
+    assert predict(folder, source, tmp_path / f"out.{ending}", "--batch_size", "1") == 0
+    read = {"csv": pd.read_csv, "parquet": pd.read_parquet}[ending]
+    frame = read(tmp_path / f"out.{ending}")
+    assert frame["probability"].isna().tolist() == [True] * 20 + [False] * 3
+
+
 def test_formats_give_the_same_predictions(folder, tmp_path):
     texts = TEXTS[:6]
     rows = [{"sentence": text, "n": i} for i, text in enumerate(texts)]

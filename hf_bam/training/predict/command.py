@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..options import SWITCH, HelpFormatter, add_option, keywords
+from ..options import SWITCH, Parser, add_option, keywords
 from .run import predict
 from .settings import Prediction
 
@@ -33,16 +32,10 @@ OWN: dict[str, dict[str, Any]] = {
 """Keywords of options that fields do not tell."""
 
 
-def make_parser(prog: str | None = None) -> argparse.ArgumentParser:
+def make_parser(prog: str | None = None) -> Parser:
     """Return the parser; the destination of an option is `prediction.field`."""
-    parser = argparse.ArgumentParser(
-        prog,
-        usage="%(prog)s --model_name_or_path FOLDER --input FILE --output FILE [options]",
-        description=ABOUT,
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
-        formatter_class=HelpFormatter,
-    )
+    usage = "%(prog)s --model_name_or_path FOLDER --input FILE --output FILE [options]"
+    parser = Parser(prog, usage, description=ABOUT)
     group: Any = None
     for item in dataclasses.fields(Prediction):
         if item.name in GROUPS:

@@ -86,11 +86,16 @@ def predict(settings: Prediction, log: Log = print) -> Summary:
     with ExitStack() as stack:
         write = stack.enter_context(writing(None if settings.output is None else Path(settings.output)))
         bar = stack.enter_context(tqdm(unit="row", disable=hidden, leave=False))
+        waiting: list[Row] = []  # rows before the first with a text: only a prediction tells the columns
         for part, found in results(predictor, parts, settings, run, stack):
             rows = joined(part, found, settings.prefix)
-            write(rows)
             summary.add(part, rows, settings.prefix)
+            waiting += rows
+            if summary.rows > summary.without_text:
+                write(waiting)
+                waiting = []
             bar.update(len(part))
+        write(waiting)
     seconds = time.perf_counter() - start
     log(f"{summary}; {seconds:.1f} s" + ("" if settings.output is None else f"\nWritten: {settings.output}"))
     return summary
