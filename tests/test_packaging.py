@@ -73,7 +73,8 @@ def test_a_published_build_has_project_urls_and_links_that_work_outside_of_the_r
     assert "Project-URL: Source, https://example.org/hf_bam\n" in metadata
     targets = re.findall(r"\]\(([^)]+)\)", metadata)
     own = [target for target in targets if target.startswith("https://example.org/hf_bam/blob/v")]
-    assert len(own) > 20 and all(target.startswith("https://") for target in targets)
+    assert len(own) > 20
+    assert all(target.startswith("https://") for target in targets)
     for target in own:
         assert (ROOT / re.sub(r".*/blob/v[^/]+/|#.*", "", target)).exists(), target
 
