@@ -71,5 +71,5 @@ def execute(run, values, options):
         return None
     record = {**run._asdict(), "settings": without_paths(values)}
     record |= json.loads((folder / "record.json").read_text(encoding="utf-8"))
-    print(f"{run}: {record['training_seconds']:.0f} s", flush=True)
+    print(f"{run}: {record.get('training_seconds', 0):.0f} s of training", flush=True)
     return record

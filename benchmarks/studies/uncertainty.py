@@ -54,8 +54,8 @@ class Parts:
         return [name for name in self.labels if name not in ROWS]
 
 
-def parts_of(trained, data, evaluation):
-    """Return the parts of an evaluation."""
+def parts_of(trained, data, evaluation, limits=ROWS):
+    """Return the parts of an evaluation, with at most this many rows each; without limits: all rows."""
     task = trained.task
     held_out = data.evaluation.get("holdout", next(iter(data.evaluation.values())))
     names = [name for name in data.evaluation if data.evaluation[name] is not held_out]
@@ -66,15 +66,15 @@ def parts_of(trained, data, evaluation):
         "sets": held_out.select(range(1, len(held_out), 2)),
         "test": ood.remove(task, data.evaluation[test], outside),
     }
-    rows = {name: subsample(own, ROWS[name]) for name, own in rows.items()}
+    rows = {name: subsample(own, limits.get(name)) for name, own in rows.items()}
     for name in evaluation.shift or ():
-        rows[name] = subsample(data.evaluation[name], ROWS["shift"])
+        rows[name] = subsample(data.evaluation[name], limits.get("shift"))
     inputs = {name: task.inputs(own) for name, own in rows.items()}
     if test in data.ood:
-        inputs["ood"] = task.inputs(subsample(data.ood[test], ROWS["ood"]))
+        inputs["ood"] = task.inputs(subsample(data.ood[test], limits.get("ood")))
         inputs["known_ood"] = task.inputs(next(iter(data.ood.values())))
     elif outside:
-        inputs["ood"] = list(outside[: ROWS["ood"]])
+        inputs["ood"] = list(outside[: limits.get("ood")])
     targets = {name: own["label"] for name, own in rows.items()} if is_number(trained) else {}
     labels = {name: np.array(targets.get(name) or task.labels(own)) for name, own in rows.items()}
     return Parts(inputs, labels)
@@ -96,12 +96,10 @@ def evaluate(trained, data, evaluation):
     rows, temperatures = [], {}
     for name, found in samples_of(trained, parts, data, evaluation.sampled):
         temperatures[name] = fit_temperature(parts.labels["fit"], found["fit"])
-        for suffix, temperature in {"": 1.0, " + temperature": temperatures[name]}.items():
-            scaled = {part: apply_temperature(own, temperature) for part, own in found.items()}
-            rows.append(
-                {"method": f"{name}{suffix}", "passes": len(found["test"]), **class_row(scaled, scores, parts)}
-            )
+        rows += class_rows(name, found, scores, parts, temperatures[name])
     record = {"methods": rows, "temperatures": temperatures, "rows": {k: len(own) for k, own in parts.inputs.items()}}
+    if trained.job.task_name == MAIN and evaluation.ensemble is None:
+        record["one_pass"] = one_pass(plain, parts_of(trained, data, evaluation, limits={}))
     if "ood" in parts.inputs:
         record["ood_scores"] = {
             name: metrics.ood_auroc(scores["test"][name], scores["ood"][name]) for name in scores["test"]
@@ -110,6 +108,20 @@ def evaluate(trained, data, evaluation):
     if main and evaluation.sampled and not trained.members:
         record["curve"] = curve(trained, parts)
     return record
+
+
+def one_pass(plain, parts):
+    """Return the rows of one deterministic pass, which is cheap enough for all rows of the sets."""
+    scores = {name: plain.ood_scores(own) for name, own in parts.inputs.items()}
+    found = {name: plain(own).samples for name, own in parts.inputs.items()}
+    return class_rows("one pass", found, scores, parts, fit_temperature(parts.labels["fit"], found["fit"]))
+
+
+def class_rows(name, samples, scores, parts, temperature):
+    """Return the measures of a method without and with a temperature."""
+    scaled = {part: apply_temperature(own, temperature) for part, own in samples.items()}
+    both = {name: samples, f"{name} + temperature": scaled}
+    return [{"method": key, "passes": len(own["test"]), **class_row(own, scores, parts)} for key, own in both.items()]
 
 
 def samples_of(trained, parts, data=None, sampled=True):
@@ -160,14 +172,6 @@ def class_row(samples, scores, parts):
     found = measure(labels, samples["test"])
     row = {name: found[name] for name in MEASURES} | set_measures(samples, parts)
     entropy = {name: metrics.predictive_entropy(own) for name, own in samples.items()}
-    wrong = {name: samples[name].mean(axis=0).argmax(axis=-1) != parts.labels[name] for name in ("fit", "test")}
-    # A model of errors from both, fitted on held-out rows.
-    columns = {name: np.stack([entropy[name], novelty[name]], axis=-1) for name in entropy}
-    if 0 < wrong["fit"].sum() < len(wrong["fit"]) and 0 < wrong["test"].sum() < len(wrong["test"]):
-        center, scale = columns["fit"].mean(axis=0), columns["fit"].std(axis=0)
-        errors = LogisticRegression().fit((columns["fit"] - center) / scale, wrong["fit"])
-        chance = errors.predict_proba((columns["test"] - center) / scale)[:, 1]
-        row["error_auroc_both"] = metrics.error_auroc(wrong["test"], chance)
     if "ood" in samples:
         for name, score in {"entropy": entropy, "novelty": novelty}.items():
             row |= {f"ood_{key}_{name}": value for key, value in detection(score).items()}

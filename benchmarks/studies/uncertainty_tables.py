@@ -76,12 +76,12 @@ def of_task(records, task):
     return [record for record in records if record["task"] == task]
 
 
-def method_table(records, measures):
-    """Return means over seeds with their 95 % intervals, by configuration and method."""
+def method_table(records, measures, entry="methods"):
+    """Return means over seeds with their 95 % intervals, by configuration and method; `entry` has the methods."""
     rows = pd.DataFrame(
         {"configuration": record["configuration"], "seed": record["seed"], **row}
         for record in records
-        for row in record["methods"]
+        for row in record.get(entry, ())
     )
     if rows.empty:
         return NONE_YET
@@ -204,6 +204,7 @@ def parts(records):
     return {
         "training": training_table(records),
         "methods": method_table(main, METHODS),
+        "one_pass": method_table(main, METHODS, "one_pass"),
         "joint": method_table(main, JOINT),
         "scores": score_table(records),
         "curve": curve_table(main),
