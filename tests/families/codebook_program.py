@@ -3,8 +3,6 @@
 It writes the buffers of both codebooks.
 """
 
-import sys
-
 import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
@@ -38,7 +36,3 @@ def main(path):
     together = trained(rank, 2)
     torch.save((alone, together), f"{path}-{rank}")
     distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -16,6 +16,7 @@ from hf_bam.patching.memory import make_call
 
 from ..models import ARCHITECTURES, bert
 from ..processes import launch
+from . import codebook_program
 
 NAMES = ["marian", "bart", "t5", "bert2bert", "recurrent", "recurrent-parallel"]
 
@@ -243,7 +244,7 @@ def test_save_load_and_patch_again(tmp_path):
 
 
 def test_two_processes_have_the_codes_of_one(tmp_path):
-    launch(2, "-m", "tests.families.codebook_program", tmp_path / "buffers")
+    launch(2, codebook_program.main, tmp_path / "buffers")
     (one, first), (_, second) = (torch.load(tmp_path / f"buffers-{rank}") for rank in (0, 1))
     for name, buffer in one.items():
         torch.testing.assert_close(first[name], buffer, atol=1e-5, rtol=1e-5)

@@ -3,9 +3,6 @@
 With vanishing noise the KL is not random, so that one process and two agree.
 """
 
-import sys
-from pathlib import Path
-
 import torch
 from accelerate import Accelerator, PartialState
 from safetensors.torch import save_file
@@ -141,7 +138,3 @@ def main(folder):
     if state.use_distributed:
         distributed.barrier()
         distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

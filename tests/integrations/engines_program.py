@@ -4,8 +4,6 @@ Trains two steps, saves the state of Accelerate, resumes from it, and saves the 
 """
 
 import copy
-import sys
-from pathlib import Path
 
 import torch
 from accelerate import Accelerator, PartialState
@@ -80,7 +78,6 @@ def restore(state, model, optimizer, saved):
 
 
 def main(engine, folder):
-    folder = Path(folder)
     state, model, optimizer = prepared(engine, folder)
     kl = steps(state, model, optimizer)
     saved = checkpoint(state, model, optimizer, folder / f"{engine} state")
@@ -93,7 +90,3 @@ def main(engine, folder):
         save_file({"kl": torch.tensor(kl), "again": torch.tensor(again)}, folder / f"{engine}.safetensors")
     print(engine, state.distributed_type, state.num_processes, kl, again, flush=True)
     state.end_training()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

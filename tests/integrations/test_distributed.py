@@ -11,14 +11,14 @@ import hf_bam
 
 from ..models import classification
 from ..processes import launch
-from .distributed_program import ALIGNMENTS, build
+from .distributed_program import ALIGNMENTS, build, main
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("distributed")
     for processes in (1, 2):
-        launch(processes, "-m", "tests.integrations.distributed_program", folder)
+        launch(processes, main, folder)
     return folder
 
 

@@ -8,12 +8,13 @@ import hf_bam
 
 from ..models import classification
 from ..processes import launch
+from .engines_program import main
 
 
 @pytest.mark.slow
 def test_fsdp2(tmp_path):
     for processes, engine in ((1, "plain"), (2, "fsdp2")):
-        launch(processes, "-m", "tests.integrations.engines_program", engine, tmp_path)
+        launch(processes, main, engine, tmp_path)
     plain, sharded = (load_file(tmp_path / f"{engine}.safetensors") for engine in ("plain", "fsdp2"))
     assert plain["kl"].isfinite().all()
     assert plain["kl"][0] > 0

@@ -1,7 +1,5 @@
 """Two processes (gloo) train as one process does."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from accelerate import PartialState
@@ -39,7 +37,6 @@ DETERMINISTIC = {
 
 def work(folder, custom):
     """Train and run commands, in each process."""
-    folder = Path(folder)
     for name, (make, rows, recipe) in DETERMINISTIC.items():
         train(model := make(), rows(), collate, recipe, folder / name)
         save_weights(model, folder / f"{name}.pt")
@@ -79,8 +76,7 @@ def read(path):
 @pytest.fixture(scope="module")
 def folder(custom, tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
-    program = f"from tests.training.test_distributed import work; work({str(folder)!r}, {custom!r})"
-    launch(2, "-c", program)
+    launch(2, work, folder, custom)
     return folder
 
 
