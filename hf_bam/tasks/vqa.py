@@ -29,7 +29,7 @@ from ..fields import parse_json, setting
 from ..models import CoAttentionConfig, CoAttentionForVisualQuestionAnswering, CoAttentionProcessor
 from . import vocabulary
 from .base import Collator, Data, DataError
-from .classification import SentenceTask
+from .classification import SentenceTask, quiet
 from .package_index import fetch
 from .scratch import check_width
 from .sentiment import CACHE
@@ -209,5 +209,8 @@ def _rows(folder: Any, part: str, names: list[str]) -> Dataset:
         values = (files[image], f"{part}/images/{image}.png", question, names.index(answer), index)
         for column, value in zip(columns.values(), values, strict=True):
             column.append(value)
-    kinds = {"image": Image(), "label": ClassLabel(names=names), "idx": Value("int64")}
-    return Dataset.from_dict(columns, features=Features({name: kinds.get(name, Value("string")) for name in columns}))
+    file = {"bytes": Value("binary"), "path": Value("string")}  # cast as a whole: encoding row by row takes long
+    kinds = {"image": file, "label": ClassLabel(names=names), "idx": Value("int64")}
+    features = Features({name: kinds.get(name, Value("string")) for name in columns})
+    with quiet():
+        return Dataset.from_dict(columns, features=features).cast_column("image", Image())

@@ -81,7 +81,7 @@ def trained(request, folder, tmp_path_factory):
 
 
 def test_a_run_writes_scores_predictions_and_a_model(trained):
-    result, job, attention = trained
+    result, job, _ = trained
     assert set(result.scores) == {"validation", "test"}
     assert 0 <= result.scores["test"]["accuracy"] <= 1
     assert result.trained.model.config.vision_config.hidden_dropout_prob == 0.1
