@@ -22,6 +22,7 @@ COMMANDS = (
     "squad",
     "text2text",
     "translation",
+    "vqa",
     "graph",
     "evaluate",
     "predict",

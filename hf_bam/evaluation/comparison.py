@@ -154,7 +154,10 @@ def compare(
     others = None
     if held_out is not None:
         others = compare({name: _predictor(method) for name, method in predictors.items()}, *held_out, columns)
-    shown = [" / ".join(text) if isinstance(text, tuple) else str(text) for text in texts]
+    shown = [
+        " / ".join(part for part in text if isinstance(part, str)) if isinstance(text, tuple) else str(text)
+        for text in texts
+    ]
     found = Comparison({}, truth, shown, names, [], None if ood is None else {}, others, alpha)
     for name, method in predictors.items():
         _add(found, name, method, texts, None if ood is None else list(first.items(ood, columns)))

@@ -4,7 +4,13 @@ The attention of a model here goes through transformers' attention interface, so
 other. `import hf_bam` registers the models with the auto classes. Imports torch and transformers only.
 """
 
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoModelForVisualQuestionAnswering
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    AutoModelForVisualQuestionAnswering,
+    AutoProcessor,
+)
 
 from .attention import RecurrentAttention
 from .cache import RecurrentCache
@@ -12,12 +18,14 @@ from .coattention import CoAttentionConfig, CoAttentionForVisualQuestionAnswerin
 from .configuration import FEEDBACK, RecurrentConfig
 from .decoder import RecurrentDecoder
 from .encoder import RecurrentEncoder, RecurrentEncoderOutput
+from .processing import CoAttentionProcessor
 from .recurrent import RecurrentForConditionalGeneration, RecurrentModel
 
 __all__ = [
     "FEEDBACK",
     "CoAttentionConfig",
     "CoAttentionForVisualQuestionAnswering",
+    "CoAttentionProcessor",
     "RecurrentAttention",
     "RecurrentCache",
     "RecurrentConfig",
@@ -39,3 +47,4 @@ def register() -> None:
     AutoModelForVisualQuestionAnswering.register(
         CoAttentionConfig, CoAttentionForVisualQuestionAnswering, exist_ok=True
     )
+    AutoProcessor.register(CoAttentionConfig, CoAttentionProcessor, exist_ok=True)

@@ -64,7 +64,10 @@ COMMON_PROJECTIONS = ("query_key_value", "in_proj")
 NEW_HEADS = ("classifier", "qa_outputs", "score")
 """New layers at the end of a pretrained model."""
 
+VISUAL = "ForVisualQuestionAnswering"
+"""End of the class names of models that classify pairs of an image and a question."""
 OUTPUTS = {
+    VISUAL: "classification",
     "ForTokenClassification": "tokens",
     "ForQuestionAnswering": "question-answering",
     "ForCausalLM": "generation",

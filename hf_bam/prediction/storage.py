@@ -9,12 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import transformers
-from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoImageProcessor,
+    AutoProcessor,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils.hub import cached_file
 
 from .. import models
 from ..attention.interface import NAME
 from ..fields import check_fields, from_fields
+from ..patching.architectures import VISUAL
 from ..patching.state import base_model, find_patches, patch_of
 from .calibration import FILE, Calibration
 from .samplers import Bam, Dropout, Ensemble, Plain, Sampler
@@ -134,9 +142,15 @@ def load(name_or_path: str | os.PathLike[str], options: dict[str, Any]) -> Store
     if cls is None:
         raise ValueError(f"{name_or_path} was saved from a {architecture!r}, which transformers does not have.")
     model = cls.from_pretrained(name_or_path, **({"attn_implementation": NAME} if bayesian else {}), **loading)
-    reads_images = model.main_input_name == "pixel_values"
-    tokenizer = (AutoImageProcessor if reads_images else AutoTokenizer).from_pretrained(name_or_path, **location)
+    tokenizer = encoder_class(model).from_pretrained(name_or_path, **location)
     return Stored(model.eval(), tokenizer, calibration, about, options)
+
+
+def encoder_class(model: PreTrainedModel) -> Any:
+    """Return the auto class of what encodes the inputs of a model: texts, images, or pairs of both."""
+    if type(model).__name__.endswith(VISUAL):
+        return AutoProcessor
+    return AutoImageProcessor if model.main_input_name == "pixel_values" else AutoTokenizer
 
 
 def sentence_options(name_or_path: str | os.PathLike[str], location: dict[str, Any]) -> dict[str, Any]:

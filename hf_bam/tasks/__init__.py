@@ -1,4 +1,5 @@
-"""Tasks to finetune on: GLUE, CLINC150, SQuAD, translation, text to text, sentiment and the user's own data.
+"""Tasks to finetune on: GLUE, CLINC150, SQuAD, translation, text to text, sentiment,
+questions about images and the user's own data.
 
 A [`Task`][hf_bam.tasks.base.Task] loads rows, encodes them for training, declares how a predictor reads them, and
 scores the predictions. A new task is a file in this package and a line in `TASKS`. Tasks import `prediction`,
@@ -39,6 +40,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "squad": partial(_make, "squad", "Squad"),
     "text2text": partial(_make, "text2text", "TextToText"),
     "translation": partial(_make, "translation", "Translation"),
+    "vqa": partial(_make, "vqa", "VisualQuestions"),
 }
 """Tasks by name."""
 

@@ -131,8 +131,13 @@ class Task(ABC):
 
     def build(self, model: str, data: Data, **settings: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         """Return the model to finetune and its tokenizer; `settings` are further keywords for its config."""
-        tokenizer = AutoTokenizer.from_pretrained(model)
+        tokenizer = self.load_tokenizer(model)
         return self.auto_class.from_pretrained(model, **{**self.model_settings(data), **settings}), tokenizer
+
+    def load_tokenizer(self, model: str) -> PreTrainedTokenizerBase:
+        """Return the tokenizer of a pretrained model, or the processor of one that reads images."""
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(model)
+        return tokenizer
 
     def input_length(self, max_length: int, tokenizer: PreTrainedTokenizerBase) -> int:
         """Return the number of tokens to which inputs are truncated when `max_length` is wanted."""
@@ -157,6 +162,10 @@ class Task(ABC):
     @abstractmethod
     def inputs(self, rows: Dataset) -> list[Any]:
         """Return the rows as inputs of a [`Predictor`][hf_bam.prediction.Predictor]."""
+
+    def texts(self, rows: Dataset) -> list[tuple[str, ...]]:
+        """Return the texts of each row, for prediction files; an image is named."""
+        return [(text,) if isinstance(text, str) else text for text in self.inputs(rows)]
 
     def prediction(self, result: Any) -> Any:
         """Return a result of the predictor as the prediction that `score` and `write` take."""

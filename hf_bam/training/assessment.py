@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from ..evaluation import tables
 from ..evaluation.comparison import Predicted
-from ..prediction.heads import HEADS
+from ..prediction.heads import Head
 from ..tasks.base import Task
 from ..tasks.classification import label_names
 from ..tasks.writers import write_rows
@@ -65,7 +65,7 @@ class Assessment:
         """
         task, limit = self.evaluator.task, max((len(own.measured) for own in found.values()), default=0)
         for name, rows in sets.items():
-            results, head = list(self.evaluated[name].results), self.evaluated[name].predictor.head_name
+            results, head = list(self.evaluated[name].results), self.evaluated[name].predictor.head_class
             if name in found:
                 measured, sampled = found[name].measured, found[name].sampled
             else:
@@ -109,12 +109,11 @@ class Assessment:
         return found
 
 
-def prediction_rows(task: Task, rows: Dataset, results: Sequence[Any], head: str) -> list[dict[str, Any]]:
+def prediction_rows(task: Task, rows: Dataset, results: Sequence[Any], head: type[Head]) -> list[dict[str, Any]]:
     """Return the rows of a prediction file: what identifies them, texts, label or target, and columns of results."""
     columns = {name: list(rows[name]) for name in IDENTITY if name in rows.column_names}
-    texts = [(text,) if isinstance(text, str) else text for text in task.inputs(rows)]
-    names = [*HEADS[head].columns, HEADS[head].optional]
-    columns |= {names[i] or f"text {i}": list(own) for i, own in enumerate(zip(*texts, strict=True))}
+    names = [*head.columns, head.optional]
+    columns |= {names[i] or f"text {i}": list(own) for i, own in enumerate(zip(*task.texts(rows), strict=True))}
     columns |= {name: list(rows[name]) for name in TRUTH if name in rows.column_names}
     if "label" in columns and (classes := label_names(rows)):
         columns["label"] = [None if index is None else classes[index] for index in columns["label"]]

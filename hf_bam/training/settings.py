@@ -30,7 +30,8 @@ class Job:
     """Name of the task in `hf_bam.tasks.TASKS`."""
     model_name_or_path: str
     """Pretrained model: a name on the Hub, a folder, `minilm` (a small BERT that comes as a package) or, for
-    translation and other pairs of texts, `scratch` or `recurrent` (new models)."""
+    translation and other pairs of texts, `scratch` or `recurrent` (new models), or `scratch` for questions
+    about images."""
     options: dict[str, Any] = field(default_factory=dict)
     """Fields of the task."""
     attention: str = setting("bam", choices=ATTENTIONS)

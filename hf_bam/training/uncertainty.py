@@ -133,8 +133,7 @@ def labelled(task: Task, rows: Dataset) -> tuple[list[Any], list[Any]]:
 
 def filled_rows(task: Task, rows: Dataset) -> list[int]:
     """Return the indices of the rows without empty texts, which predictors reject."""
-    texts = [(text,) if isinstance(text, str) else text for text in task.inputs(rows)]
-    return [index for index, parts in enumerate(texts) if all(part.strip() for part in parts)]
+    return [index for index, parts in enumerate(task.texts(rows)) if all(part.strip() for part in parts)]
 
 
 def measured_rows(task: Task, rows: Dataset, recipe: Recipe) -> list[int]:

@@ -10,7 +10,17 @@ GLUE = ["cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli"]
 
 
 def test_names():
-    assert list(TASKS) == [*GLUE, "autoencode", "clinc150", "custom", "sentiment", "squad", "text2text", "translation"]
+    assert list(TASKS) == [
+        *GLUE,
+        "autoencode",
+        "clinc150",
+        "custom",
+        "sentiment",
+        "squad",
+        "text2text",
+        "translation",
+        "vqa",
+    ]
 
 
 @pytest.mark.parametrize("name", [*GLUE, "sentiment"])

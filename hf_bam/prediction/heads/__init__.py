@@ -6,6 +6,7 @@ import samplers, settings and results of this package, and the metrics of `hf_ba
 
 from transformers import PreTrainedModel
 
+from ...patching.architectures import VISUAL
 from ...patching.state import base_model
 from .base import Head, labels_of
 from .classification import Classification, SequenceClassification
@@ -17,6 +18,7 @@ from .questions import Answer, Candidate, QuestionAnswering
 from .regression import Regression, TextRegression
 from .texts import GeneratedToken, Generation
 from .tokens import Token, TokenClassification, Tokens
+from .visual import VisualQuestionAnswering
 
 HEADS: dict[str, type[Head]] = {
     "classification": SequenceClassification,
@@ -31,9 +33,11 @@ HEADS: dict[str, type[Head]] = {
 
 
 def head_class(name: str, model: PreTrainedModel) -> type[Head]:
-    """Return the head of this name for a model, which may classify images."""
-    reads_images = base_model(model).main_input_name == "pixel_values"
-    return ImageClassification if reads_images and name == "classification" else HEADS[name]
+    """Return the head of this name for a model, which may classify images, or pairs of an image and a question."""
+    root = base_model(model)
+    if name == "classification" and type(root).__name__.endswith(VISUAL):
+        return VisualQuestionAnswering
+    return ImageClassification if root.main_input_name == "pixel_values" and name == "classification" else HEADS[name]
 
 
 __all__ = [

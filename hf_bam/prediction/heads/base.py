@@ -64,6 +64,11 @@ class Head(ABC):
     def labels(self) -> list[str]:
         return labels_of(self.sampler.model)
 
+    @property
+    def text_tokenizer(self) -> PreTrainedTokenizerBase:
+        """Tokenizer of the texts: that of the predictor, or the part of its processor."""
+        return getattr(self.tokenizer, "tokenizer", self.tokenizer)
+
     @classmethod
     def num_outputs(cls, model: PreTrainedModel) -> int | None:
         """Return the number of logits of a text or token, by which the sampler finds the features before them.
@@ -82,17 +87,17 @@ class Head(ABC):
 
     def lengths(self, texts: Sequence[Text]) -> list[int]:
         """Return the number of tokens of each text, without truncation."""
-        ids = tokenize(self.tokenizer, list(texts), verbose=False, add_special_tokens=False)["input_ids"]
+        ids = tokenize(self.text_tokenizer, list(texts), verbose=False, add_special_tokens=False)["input_ids"]
         return [len(own) for own in ids]
 
     def encode(self, texts: Sequence[Text], **options: Any) -> tuple[Inputs, list[bool], Any]:
         """Return model inputs, which texts are truncated, and the encoding itself."""
         limit = self.settings.max_length
         options = {"padding": True, "return_tensors": "pt", **options}
-        encoding = tokenize(self.tokenizer, list(texts), verbose=False, **options)
+        encoding = tokenize(self.text_tokenizer, list(texts), verbose=False, **options)
         truncated = [length > limit for length in encoding["attention_mask"].sum(dim=-1).tolist()]
         if any(truncated):
-            encoding = tokenize(self.tokenizer, list(texts), truncation=True, max_length=limit, **options)
+            encoding = tokenize(self.text_tokenizer, list(texts), truncation=True, max_length=limit, **options)
         return self.model_inputs(encoding), truncated, encoding
 
     def model_inputs(self, encoding: Any) -> Inputs:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.hub import cached_file
 
 from ...attention.interface import NAME
@@ -83,7 +83,7 @@ def load_trained(job: Job, task: Task) -> tuple[PreTrainedModel, PreTrainedToken
         bayesian = hasattr(AutoConfig.from_pretrained(name), NAME)
         options = {"attn_implementation": NAME} if bayesian else {}
         model, loading = task.auto_class.from_pretrained(name, output_loading_info=True, **options)
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = task.load_tokenizer(name)
     except OSError as error:
         raise ValueError(
             f"model_name_or_path={job.model_name_or_path!r} cannot be loaded: it is not a folder of a model, and the "
