@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -86,7 +86,7 @@ class Case:
         query, key, value = (x.float() for x in self.inputs)
         posterior, mask = self.family.posterior, self.allowed
         generator = SEED.row_keys(B, H, T)
-        scores = attention_scores(replace(self.call(), query=query), key)
+        scores = attention_scores(query, key, SCALE, bias=self.attention_mask.bias)
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
         log_p = scores.log_softmax(dim=-1)
         noise = log_noise(posterior, generator, S)
