@@ -34,6 +34,7 @@ class AttentionCall:
         dropout: rate of the dropout of the weights.
         softcap: bound of the scores, by a tanh.
         wants_weights: whether the weights are asked for.
+        groups: number of neighbouring heads that share their keys and values.
         first_query: index of the first query within the forward pass, for modules that are called step by step; None:
             the call has all queries.
     """
@@ -48,6 +49,7 @@ class AttentionCall:
     dropout: float = 0.0
     softcap: float | None = None
     wants_weights: bool = False
+    groups: int = 1
     first_query: int | None = None
 
     def sampled(self, stage: Stage, tensor: Any) -> Any:

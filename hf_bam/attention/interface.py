@@ -50,6 +50,7 @@ def bam_attention_forward(
         options: dict[str, Any] = {"dropout": dropout, "scaling": scaling, "is_causal": is_causal}
         return ALL_ATTENTION_FUNCTIONS["sdpa"](module, query, key, value, attention_mask, **options, **kwargs)
 
+    own_heads = key.shape[1]
     key, value = (for_every_head(x, query.shape[1]) for x in (key, value))
     check_shapes(query, key, value)
     call = AttentionCall(
@@ -68,6 +69,7 @@ def bam_attention_forward(
         dropout=dropout if module.training else 0.0,
         softcap=softcap,
         wants_weights=wants_weights,
+        groups=query.shape[1] // max(own_heads, 1),
         first_query=kwargs.get("first_query"),
     )
     output, weights = backend_for(call).run(call)

@@ -61,6 +61,7 @@ class Case:
     mask: dict[str, Any] = field(default_factory=dict)
     dropout: float = 0.0
     dtype: torch.dtype = torch.float32
+    compute: Any = None
 
     def __post_init__(self) -> None:
         torch.manual_seed(1)
@@ -127,7 +128,7 @@ class Case:
         return done.output, done.kl
 
     def attend(self, **options: Any) -> Attended:
-        options = {"seed": SEED, "dropout": self.dropout, **options}
+        options = {"seed": SEED, "dropout": self.dropout, "compute": self.compute, **options}
         options |= {"posterior": self.family.posterior, "prior": self.family.prior_distribution}
         return attend(*self.inputs, scale=SCALE, mask=self.attention_mask, noise=self.family.noise, **options)
 

@@ -45,7 +45,7 @@ class Blocks:
         family: ScoreFamily = call.layer.family
         options: dict[str, Any] = {"mask": call.mask, "scale": call.scale, "dropout": call.dropout}
         options |= {"posterior": family.posterior, "noise": family.noise, "seed": call.seed()}
-        options |= {"softcap": call.softcap, "wants_weights": call.wants_weights}
+        options |= {"softcap": call.softcap, "wants_weights": call.wants_weights, "groups": call.groups}
         tensors = (call.query, call.key, call.value)
         if not call.layer.training or not family.has_kl:
             done = attend(*tensors, **options, compute=self.compute)
@@ -131,6 +131,7 @@ def attend(
     query_mask: Tensor | None = None,
     softcap: float | None = None,
     wants_weights: bool = False,
+    groups: int = 1,
     compute: Compute | None = None,
 ) -> Attended:
     """Compute attention with sampled weights, and its KL, without a matrix of weights.
@@ -151,6 +152,7 @@ def attend(
         query_mask: (B, T) queries whose soft attention is summed for each key, if that is wanted.
         softcap: bound of the scores, by a tanh.
         wants_weights: whether the weights are asked for.
+        groups: number of neighbouring heads that have the same keys and values, for backends that use it.
         compute: the implementation; None: the kernel where it runs, else torch.
     """
     check_shapes(query, key, value)
@@ -160,7 +162,7 @@ def attend(
     if torch.is_autocast_enabled(device):
         query, key, value = (x.to(torch.get_autocast_dtype(device)) for x in (query, key, value))
     shared = None if noise == "entry" else key_noise(posterior, seed, key, shared=noise == "token")
-    spec = Spec(posterior, scale, seed, mask, dropout, shared, query_mask, prior, softcap, wants_weights)
+    spec = Spec(posterior, scale, seed, mask, dropout, shared, query_mask, prior, softcap, wants_weights, groups)
     if compute is None:
         in_torch = needs_torch(mask, softcap, wants_weights) or not runs_natively(query, key, posterior, prior)
         compute = attend_by_blocks if in_torch else attend_natively

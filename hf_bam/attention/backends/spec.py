@@ -43,6 +43,7 @@ class Spec:
         query_mask: (B, T) queries whose attention is summed for each key; None where that is not wanted.
         softcap: bound of the scores, by a tanh.
         wants_weights: whether the weights are asked for.
+        groups: number of heads that share their keys and values.
     """
 
     posterior: Posterior
@@ -55,6 +56,7 @@ class Spec:
     prior: Any = None
     softcap: float | None = None
     wants_weights: bool = False
+    groups: int = 1
 
 
 def row_blocks(rows: int, entries_per_row: int) -> list[slice]:
