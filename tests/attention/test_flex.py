@@ -14,7 +14,10 @@ from hf_bam.attention.mask import AttentionMask
 from .cases import FAMILIES, MASKS, SCALE, Case
 from .test_agreement import assert_agrees, assert_same
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of torch, while it traces
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),  # torch, while it traces
+]
 
 
 @pytest.fixture(autouse=True)
