@@ -6,6 +6,7 @@ python benchmarks/run.py speed      # training steps and inference against plain
 python benchmarks/run.py memory     # peak memory of a training step and of attention alone, 5 minutes
 python benchmarks/run.py scaling    # cost by number of tokens, samples and stochastic layers, 10 minutes
 python benchmarks/run.py compiled   # training steps under torch.compile, 10 minutes
+python benchmarks/run.py gpu        # FlexAttention on a GPU: agreement with the matrix, and time, 10 minutes
 python benchmarks/run.py predict    # batched sampling against separate passes, 2 minutes
 python benchmarks/run.py loop       # overhead of the training loop, 2 minutes
 python benchmarks/run.py prior      # the contextual prior by beta, 3 minutes
@@ -38,6 +39,7 @@ MEASURED = {
     "memory": "cost.memory",
     "scaling": "cost.scaling",
     "compiled": "cost.compiled",
+    "gpu": "cost.gpu",
     "predict": "cost.predict",
     "loop": "cost.loop",
     "prior": "studies.prior",

@@ -32,9 +32,9 @@ class AttentionCall:
         value: (B, H, S, D_v).
         scale: factor of the scores.
         dropout: rate of the dropout of the weights.
-        position_bias: (B or 1, H, T, at least S), added to the scores; it may be learned.
         softcap: bound of the scores, by a tanh.
         wants_weights: whether the weights are asked for.
+        groups: number of neighbouring heads that share their keys and values.
         first_query: index of the first query within the forward pass, for modules that are called step by step; None:
             the call has all queries.
     """
@@ -47,9 +47,9 @@ class AttentionCall:
     mask: AttentionMask
     scale: float
     dropout: float = 0.0
-    position_bias: Tensor | None = None
     softcap: float | None = None
     wants_weights: bool = False
+    groups: int = 1
     first_query: int | None = None
 
     def sampled(self, stage: Stage, tensor: Any) -> Any:

@@ -13,7 +13,7 @@ def attend(call: AttentionCall) -> tuple[Tensor, Tensor]:
     """Return the output (B, T, H, D_v) and the weights (B, H, T, S) of an attention call, by matrices."""
     key, value = call.sampled("memory", (call.key, call.value))  # (B, H, S, D), (B, H, S, D_v)
 
-    scores = attention_scores(call, key)  # (B, H, T, S)
+    scores = attention_scores(call.query, key, call.scale, call.softcap, call.mask.bias)  # (B, H, T, S)
     mask = call.mask.rows(slice(0, scores.shape[2]), scores.device)
     scores = call.sampled("scores", scores.masked_fill(~mask, torch.finfo(scores.dtype).min))
 
@@ -26,12 +26,17 @@ def attend(call: AttentionCall) -> tuple[Tensor, Tensor]:
     return output.transpose(1, 2).contiguous(), weights
 
 
-def attention_scores(call: AttentionCall, key: Tensor) -> Tensor:
-    """Return ``phi = scale * q . k`` plus whatever the model adds to it, (B, H, T, S) in float32 or better."""
-    scores = (call.query @ key.transpose(-1, -2)) * call.scale
+def attention_scores(
+    query: Tensor, key: Tensor, scale: float, softcap: float | None = None, bias: Tensor | None = None
+) -> Tensor:
+    """Return ``phi = scale * q . k``, capped and with the bias that the model adds, (B, H, T, S) in float32 or better.
+
+    Args:
+        softcap: bound of the scores, by a tanh.
+        bias: broadcastable to (B, H, T, S).
+    """
+    scores = (query @ key.transpose(-1, -2)) * scale
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    if call.softcap is not None:
-        scores = call.softcap * torch.tanh(scores / call.softcap)
-    if call.position_bias is not None:
-        scores = scores + call.position_bias[..., : key.shape[-2]]
-    return scores if call.mask.bias is None else scores + call.mask.bias
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    return scores if bias is None else scores + bias

@@ -50,6 +50,7 @@ def bam_attention_forward(
         options: dict[str, Any] = {"dropout": dropout, "scaling": scaling, "is_causal": is_causal}
         return ALL_ATTENTION_FUNCTIONS["sdpa"](module, query, key, value, attention_mask, **options, **kwargs)
 
+    own_heads = key.shape[1]
     key, value = (for_every_head(x, query.shape[1]) for x in (key, value))
     check_shapes(query, key, value)
     call = AttentionCall(
@@ -58,12 +59,17 @@ def bam_attention_forward(
         query,
         key,
         value,
-        AttentionMask.read(attention_mask, (*query.shape[:3], key.shape[2]), _is_causal(module, is_causal)),
+        AttentionMask.read(
+            attention_mask,
+            (*query.shape[:3], key.shape[2]),
+            _is_causal(module, is_causal),
+            kwargs.get("position_bias"),
+        ),
         scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
         dropout=dropout if module.training else 0.0,
-        position_bias=kwargs.get("position_bias"),
         softcap=softcap,
         wants_weights=wants_weights,
+        groups=query.shape[1] // max(own_heads, 1),
         first_query=kwargs.get("first_query"),
     )
     output, weights = backend_for(call).run(call)

@@ -19,7 +19,7 @@ class AttentionMask:
         shape: B, H, T, S.
         allowed: boolean, (B or 1, H or 1, T or 1, S); None for all keys.
         causal: query i attends to keys 0 to i; instead of `allowed`.
-        bias: (B or 1, H or 1, T or 1, S), added to the scores; None for nothing.
+        bias: (B or 1, H or 1, T or 1, S), added to the scores; it may be learned; None for nothing.
     """
 
     shape: tuple[int, int, int, int]
@@ -28,20 +28,28 @@ class AttentionMask:
     bias: Tensor | None = None
 
     @classmethod
-    def read(cls, mask: Tensor | None, shape: tuple[int, int, int, int], causal: bool) -> AttentionMask:
+    def read(
+        cls,
+        mask: Tensor | None,
+        shape: tuple[int, int, int, int],
+        causal: bool,
+        position_bias: Tensor | None = None,
+    ) -> AttentionMask:
         """Return the mask that a model passes: boolean or integer, additive, or None.
 
         Args:
             mask: (B or 1, H or 1, T or 1, at least S): a static cache may have made it too long.
             causal: whether queries attend to no later keys where there is no mask. Query i is then token i: the keys
                 of an empty static cache lie behind all queries.
+            position_bias: (B or 1, H, T or 1, at least S), added to the scores beside the mask.
         """
+        bias = None if position_bias is None else position_bias[..., : shape[3]]
         if mask is None:
-            return cls(shape, causal=causal and shape[2] > 1)
+            return cls(shape, causal=causal and shape[2] > 1, bias=bias)
         mask = mask[..., : shape[3]]
         if not mask.dtype.is_floating_point:
-            return cls(shape, mask.bool())
-        return cls(shape, mask > HIDDEN_BELOW, bias=mask)
+            return cls(shape, mask.bool(), bias=bias)
+        return cls(shape, mask > HIDDEN_BELOW, bias=mask if bias is None else mask + bias)
 
     def __post_init__(self) -> None:
         if self.causal and self.allowed is not None:

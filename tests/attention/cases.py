@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -61,6 +61,7 @@ class Case:
     mask: dict[str, Any] = field(default_factory=dict)
     dropout: float = 0.0
     dtype: torch.dtype = torch.float32
+    compute: Any = None
 
     def __post_init__(self) -> None:
         torch.manual_seed(1)
@@ -86,7 +87,7 @@ class Case:
         query, key, value = (x.float() for x in self.inputs)
         posterior, mask = self.family.posterior, self.allowed
         generator = SEED.row_keys(B, H, T)
-        scores = attention_scores(replace(self.call(), query=query), key)
+        scores = attention_scores(query, key, SCALE, bias=self.attention_mask.bias)
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
         log_p = scores.log_softmax(dim=-1)
         noise = log_noise(posterior, generator, S)
@@ -127,7 +128,7 @@ class Case:
         return done.output, done.kl
 
     def attend(self, **options: Any) -> Attended:
-        options = {"seed": SEED, "dropout": self.dropout, **options}
+        options = {"seed": SEED, "dropout": self.dropout, "compute": self.compute, **options}
         options |= {"posterior": self.family.posterior, "prior": self.family.prior_distribution}
         return attend(*self.inputs, scale=SCALE, mask=self.attention_mask, noise=self.family.noise, **options)
 

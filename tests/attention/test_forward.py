@@ -30,11 +30,11 @@ class Attention(nn.Module):
         return bam_attention_forward(self, query, key, value, mask, **kwargs)
 
 
-@pytest.fixture(params=[False, True], ids=["blocks", "matrix"])
+@pytest.fixture(params=[False, True], ids=["kernel", "weights"])
 def draw(request):
-    """Return a function that gives (output, weights) of a sample, by blocks or by the matrix.
+    """Return a function that gives (output, weights) of a sample, by the kernel or by the blocks that give weights.
 
-    Blocks give no weights, but the same sample once more with unit vectors as values gives them.
+    The kernel gives no weights, but the same sample once more with unit vectors as values gives them.
     """
 
     def draw(module, query, key, value, mask=None, **kwargs):

@@ -3,7 +3,7 @@
 `native` and `blocks` serve families of the score stage and never build the weights as a whole: attention runs over
 blocks of queries, noise is a function of a seed and the position of a weight and is computed again in the backward
 pass, and the KL of a row comes out of the same block. `native` is a small compiled kernel for CPUs, `blocks` is torch
-alone. `matrix` serves every call.
+alone. `flex` is FlexAttention, for GPUs. `matrix` serves every call.
 """
 
 from typing import Protocol
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..call import AttentionCall
 from ..forward import attend as attend_by_matrix
+from .flex_backend import Flex
 from .fused import Attended, Blocks, Native, attend, check_shapes, key_noise
 from .native import available
 
@@ -36,7 +37,7 @@ class Matrix:
         return attend_by_matrix(call)
 
 
-BACKENDS: dict[str, Backend] = {"native": Native(), "blocks": Blocks(), "matrix": Matrix()}
+BACKENDS: dict[str, Backend] = {"native": Native(), "flex": Flex(), "blocks": Blocks(), "matrix": Matrix()}
 """Backends by name; a call goes to the first one that supports it."""
 
 
@@ -50,6 +51,7 @@ __all__ = [
     "Attended",
     "Backend",
     "Blocks",
+    "Flex",
     "Matrix",
     "Native",
     "attend",

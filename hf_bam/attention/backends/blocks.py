@@ -2,43 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ...objective import kl_divergence
 from ...priors.base import masked_log_softmax
+from ..forward import attention_scores
 from ..noise import dropout_factor, log_noise
-from .spec import Spec, row_blocks
-
-Parts = tuple[Tensor, Tensor | None, Tensor | None]
+from .spec import Parts, Spec, row_blocks
 
 
 def attend_by_blocks(query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, spec: Spec) -> Parts:
     """Compute what [`attend_natively`][hf_bam.attention.backends.operator.attend_natively] does, with the same noise.
 
-    A block is computed again in the backward pass.
+    A block is computed again in the backward pass. Scores may be capped and have a learned bias; the weights are
+    returned if they are asked for.
     """
     batch, heads, queries, count = spec.mask.shape
     keys = spec.seed.row_keys(batch, heads, queries, query.device)
-    outputs, kls, received = [], [], None
-    for rows in row_blocks(queries, batch * heads * count):
-        output, kl, part = checkpoint(
-            _block,
-            query[:, :, rows],
-            key,
-            value,
-            logits,
-            keys[:, :, rows],
-            rows.start,
-            spec,
-            use_reentrant=False,
-            preserve_rng_state=False,
-        )
-        outputs.append(output)
-        kls.append(kl)
-        received = part if received is None else received + part
-    return torch.cat(outputs, dim=2), None if logits is None else torch.cat(kls, dim=2), received
+    blocks = row_blocks(queries, batch * heads * count)
+    parts = []
+    for rows, bias in zip(blocks, _rows_of(spec.mask.bias, blocks), strict=True):
+        arguments = (query[:, :, rows], key, value, logits, keys[:, :, rows], bias, rows.start, spec)
+        if torch.is_grad_enabled():
+            parts.append(checkpoint(_block, *arguments, use_reentrant=False, preserve_rng_state=False))
+        else:
+            parts.append(_block(*arguments))
+    outputs, kls, sums, weights = zip(*parts, strict=True)
+    received = None if spec.query_mask is None else sum(sums[1:], sums[0])
+    return Parts(_joined(outputs), _joined(kls), received, _joined(weights))
+
+
+def _rows_of(bias: Tensor | None, blocks: list[slice]) -> Sequence[Tensor | None]:
+    """Return the bias of each block: its gradient is put together once, and not in a matrix for each of them."""
+    if bias is None or bias.shape[2] == 1:
+        return [bias] * len(blocks)
+    return torch.split(bias, [rows.stop - rows.start for rows in blocks], dim=2)
+
+
+def _joined(parts: tuple[Any, ...]) -> Any:
+    return None if parts[0] is None else parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
 
 
 def _block(
@@ -47,15 +54,13 @@ def _block(
     value: Tensor,
     logits: Tensor | None,  # (B, H, S)
     keys: Tensor,  # (B, H, R, 2)
+    bias: Tensor | None,  # (B or 1, H or 1, R or 1, S)
     first: int,
     spec: Spec,
 ) -> Parts:
     rows, count = slice(first, first + query.shape[2]), key.shape[2]
     mask = spec.mask.rows(rows, query.device)
-    scores = (query @ key.transpose(-1, -2)) * spec.scale
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    if (bias := spec.mask.bias) is not None:
-        scores = scores + (bias if bias.shape[2] == 1 else bias[:, :, rows])
+    scores = attention_scores(query, key, spec.scale, spec.softcap, bias)
     scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     log_p = None if logits is None and spec.query_mask is None else scores.log_softmax(dim=-1)
 
@@ -69,7 +74,8 @@ def _block(
     weights = (scores + noise.to(scores.dtype)).softmax(dim=-1).masked_fill(~mask, 0.0)
     if spec.dropout > 0:
         weights = weights * dropout_factor(spec.dropout, keys, count)
-    return weights.to(value.dtype) @ value, kl, received
+    weights = weights.to(value.dtype)
+    return Parts(weights @ value, kl, received, weights if spec.wants_weights else None)
 
 
 def _row_kl(log_p: Tensor, logits: Tensor, mask: Tensor, spec: Spec) -> Tensor:

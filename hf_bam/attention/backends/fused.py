@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...families import Posterior, ScoreFamily
+from ...families import Family, Posterior, ScoreFamily
 from ...objective import KlTerm
 from ..call import AttentionCall
 from ..mask import AttentionMask
 from ..noise import NoiseSeed, log_noise
 from . import native
-from .blocks import Parts, attend_by_blocks
+from .blocks import attend_by_blocks
 from .distributions import knows
 from .operator import attend_natively
-from .spec import Spec
+from .spec import Parts, Spec
 
 Compute = Callable[[Tensor, Tensor, Tensor, Tensor | None, Spec], Parts]
 
@@ -29,7 +29,7 @@ class Blocks:
     compute: Compute = staticmethod(attend_by_blocks)
 
     def supports(self, call: AttentionCall) -> bool:
-        """Return whether the scores are masked products with noise, and nobody asks for the weights.
+        """Return whether the scores have noise, and nothing else of the attention is random.
 
         A compiler gets the matrix, which it fuses: it does not trace what runs again in the backward pass. So does a
         dropout of all weights.
@@ -37,17 +37,15 @@ class Blocks:
         return not torch.compiler.is_compiling() and self.takes(call)
 
     def takes(self, call: AttentionCall) -> bool:
-        family = None if call.layer is None else call.layer.family
-        learned = call.mask.bias is not None and call.mask.bias.requires_grad
-        more = call.wants_weights or call.softcap is not None or call.position_bias is not None or learned
-        return isinstance(family, ScoreFamily) and not more and call.dropout < 1
+        return call.layer is not None and is_plain(call.layer.family) and call.dropout < 1
 
-    def run(self, call: AttentionCall) -> tuple[Tensor, None]:
-        """Return the output, (B, T, H, D_v); in training the KL goes to the open forward pass."""
+    def run(self, call: AttentionCall) -> tuple[Tensor, Tensor | None]:
+        """Return output, (B, T, H, D_v), and weights; in training the KL goes to the open forward pass."""
         assert call.layer is not None
         family: ScoreFamily = call.layer.family
         options: dict[str, Any] = {"mask": call.mask, "scale": call.scale, "dropout": call.dropout}
         options |= {"posterior": family.posterior, "noise": family.noise, "seed": call.seed()}
+        options |= {"softcap": call.softcap, "wants_weights": call.wants_weights, "groups": call.groups}
         tensors = (call.query, call.key, call.value)
         if not call.layer.training or not family.has_kl:
             done = attend(*tensors, **options, compute=self.compute)
@@ -66,7 +64,7 @@ class Blocks:
             done = attend(*tensors, **options, query_mask=query_mask, compute=self.compute)
             assert done.received is not None
             call.collect([family.shared_kl_term(done.received, query_mask, call)])
-        return done.output, None
+        return done.output, done.weights
 
 
 class Native(Blocks):
@@ -75,10 +73,23 @@ class Native(Blocks):
     compute: Compute = staticmethod(attend_natively)
 
     def supports(self, call: AttentionCall) -> bool:
-        if call.layer is None or not self.takes(call):
+        if call.layer is None or not self.takes(call) or needs_torch(call.mask, call.softcap, call.wants_weights):
             return False
         family: ScoreFamily = call.layer.family
         return runs_natively(call.query, call.key, family.posterior, family.prior_distribution)
+
+
+def is_plain(family: Family) -> bool:
+    """Return whether a family samples and has the loss terms of `ScoreFamily`, which fused backends compute."""
+    names = ("sample", "log_noise", "terms", "kl_term")
+    return isinstance(family, ScoreFamily) and all(
+        getattr(type(family), name) is getattr(ScoreFamily, name) for name in names
+    )
+
+
+def needs_torch(mask: AttentionMask, softcap: float | None, wants_weights: bool) -> bool:
+    """Return whether a call is beyond the compiled kernel: weights, capped scores, a bias that takes a gradient."""
+    return wants_weights or softcap is not None or (mask.bias is not None and mask.bias.requires_grad)
 
 
 def runs_natively(query: Tensor, key: Tensor, posterior: Posterior, prior: Any) -> bool:
@@ -95,11 +106,13 @@ class Attended:
         output: (B, T, H, D_v), contiguous.
         kl: (B, T) nats for each query, summed over heads and the keys of its mask; None without a prior.
         received: (B, H, S) soft attention that each key gets from the queries of `query_mask`; None without one.
+        weights: (B, H, T, S) sampled weights, if they are asked for.
     """
 
     output: Tensor
     kl: Tensor | None
     received: Tensor | None
+    weights: Tensor | None = None
 
 
 def attend(
@@ -116,6 +129,9 @@ def attend(
     prior: Any = None,
     log_psi: Tensor | None = None,
     query_mask: Tensor | None = None,
+    softcap: float | None = None,
+    wants_weights: bool = False,
+    groups: int = 1,
     compute: Compute | None = None,
 ) -> Attended:
     """Compute attention with sampled weights, and its KL, without a matrix of weights.
@@ -127,13 +143,16 @@ def attend(
         posterior: the distribution of the noise.
         seed: of noise and dropout; the same seed gives the same sample.
         scale: of the scores.
-        mask: the keys that a query may attend to. Its bias takes no gradient.
+        mask: the keys that a query may attend to, and the bias of the scores.
         dropout: probability with which a weight is dropped.
         noise: `"entry"`, a value for each weight, `"key"`, one for each head and key, or `"token"`, one for each key.
         prior: the prior distribution, if the KL of rows is wanted.
         log_psi: (B, H, 1, S) log prior attention of the keys, if the KL of rows is wanted. For a query whose mask has
             only some of them it is normalised over these.
         query_mask: (B, T) queries whose soft attention is summed for each key, if that is wanted.
+        softcap: bound of the scores, by a tanh.
+        wants_weights: whether the weights are asked for.
+        groups: number of neighbouring heads that have the same keys and values, for backends that use it.
         compute: the implementation; None: the kernel where it runs, else torch.
     """
     check_shapes(query, key, value)
@@ -142,16 +161,15 @@ def attend(
     device = query.device.type
     if torch.is_autocast_enabled(device):
         query, key, value = (x.to(torch.get_autocast_dtype(device)) for x in (query, key, value))
-    if mask.bias is not None:
-        mask = replace(mask, bias=mask.bias.detach().float())
     shared = None if noise == "entry" else key_noise(posterior, seed, key, shared=noise == "token")
-    spec = Spec(posterior, scale, seed, mask, dropout=dropout, noise=shared, query_mask=query_mask, prior=prior)
+    spec = Spec(posterior, scale, seed, mask, dropout, shared, query_mask, prior, softcap, wants_weights, groups)
     if compute is None:
-        compute = attend_natively if runs_natively(query, key, posterior, prior) else attend_by_blocks
+        in_torch = needs_torch(mask, softcap, wants_weights) or not runs_natively(query, key, posterior, prior)
+        compute = attend_by_blocks if in_torch else attend_natively
     logits = None if log_psi is None else log_psi.squeeze(2).to(torch.promote_types(query.dtype, torch.float32))
     with torch.autocast(device, enabled=False):
-        output, kl, received = compute(query, key, value, logits, spec)
-    return Attended(output.transpose(1, 2).contiguous(), None if kl is None else kl.sum(dim=1), received)
+        output, kl, received, weights = compute(query, key, value, logits, spec)
+    return Attended(output.transpose(1, 2).contiguous(), None if kl is None else kl.sum(dim=1), received, weights)
 
 
 def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:

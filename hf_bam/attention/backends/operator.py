@@ -15,10 +15,10 @@ from torch import Tensor
 
 from ..mask import AttentionMask
 from ..noise import NoiseSeed
-from .blocks import Parts, attend_by_blocks
+from .blocks import attend_by_blocks
 from .distributions import decode, encode
 from .launch import launch_backward, launch_forward
-from .spec import Spec
+from .spec import Parts, Spec
 
 _SPEC = (
     "Tensor? allowed, Tensor? bias, Tensor? noise, Tensor? query_mask, Tensor seed, Tensor? row_seeds, "
@@ -40,12 +40,13 @@ def attend_natively(query: Tensor, key: Tensor, value: Tensor, logits: Tensor | 
     """
     output, kl, received, _, _ = torch.ops.hf_bam.attend(query, key, value, logits, *_flat(spec))
     kl, received = None if logits is None else kl, None if spec.query_mask is None else received
-    return output.transpose(1, 2), kl, received
+    return Parts(output.transpose(1, 2), kl, received)
 
 
 def _flat(spec: Spec) -> tuple[Any, ...]:
     mask, seed = spec.mask, spec.seed
-    tensors = (mask.allowed, mask.bias, spec.noise, spec.query_mask)
+    bias = None if mask.bias is None else mask.bias.detach().float()
+    tensors = (mask.allowed, bias, spec.noise, spec.query_mask)
     seeds = (torch.as_tensor(seed.call, device="cpu"), seed.rows, seed.first_query, seed.first_key)
     return *tensors, *seeds, mask.causal, spec.scale, spec.dropout, *encode(spec.posterior, spec.prior)
 
@@ -138,7 +139,7 @@ def _differentiable_grads(
     # Views: the logits follow from the keys, and that way of the gradient is not ours.
     views: list[Any] = [None if x is None else x.view_as(x) for x in tensors]
     query, key, value, logits = views
-    output, *others = attend_by_blocks(query, key, value, logits, spec)
+    output, *others = attend_by_blocks(query, key, value, logits, spec)[:3]
     inputs = [x for x in views if x is not None and x.requires_grad]
     results = zip((output.transpose(1, 2), *others), grads, strict=True)
     values, given = zip(*((x, grad) for x, grad in results if grad is not None), strict=True)
