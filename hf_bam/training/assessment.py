@@ -65,7 +65,8 @@ class Assessment:
         """
         task, limit = self.evaluator.task, max((len(own.measured) for own in found.values()), default=0)
         for name, rows in sets.items():
-            results, head = list(self.evaluated[name].results), self.evaluated[name].predictor.head_class
+            predictor: Any = self.evaluated[name].predictor
+            results = list(self.evaluated[name].results)
             if name in found:
                 measured, sampled = found[name].measured, found[name].sampled
             else:
@@ -73,7 +74,7 @@ class Assessment:
             for index, result in zip(measured, sampled or (), strict=False):
                 results[index] = result
             if self.folder is not None and self.evaluator.accelerator.is_main_process:
-                write_rows(self.folder / f"{name}.jsonl", prediction_rows(task, rows, results, head))
+                write_rows(self.folder / f"{name}.jsonl", prediction_rows(task, rows, results, predictor.head_class))
 
     def sample(self, rows: Dataset, limit: int) -> tuple[list[int], Sequence[Any] | None]:
         """Return the results of up to `limit` rows by samples, and their indices; None without samples."""
