@@ -24,6 +24,8 @@ python benchmarks/run.py alignments --data_dir DATA --jobs 2    # those of studi
 python benchmarks/run.py questions --data_dir DATA --jobs 2    # latent attention for questions; can be resumed
 python benchmarks/run.py ptb --data_dir DATA --jobs 2    # latent memory for sentences; can be resumed
 
+python benchmarks/run.py vqa --jobs 2    # questions about images; can be resumed
+
 python benchmarks/run.py report     # tables and figures of the documentation, from the results
 """
 
@@ -55,6 +57,7 @@ PROGRAMS = {
     "alignments": "studies.runner",
     "questions": "studies.latent",
     "ptb": "studies.latent",
+    "vqa": "studies.vqa",
     "report": "report",
 }
 """Modules with a `main` that takes the options."""

@@ -28,7 +28,7 @@ def test_names_are_those_of_the_subpackages():
     ("use", "libraries"),
     [
         ("hf_bam.patch", ("sklearn", "evaluate", "matplotlib", "datasets", "transformers.trainer")),
-        ("hf_bam.Predictor, hf_bam.compare", ("matplotlib", "datasets")),
+        pytest.param("hf_bam.Predictor, hf_bam.compare", ("matplotlib", "datasets"), marks=pytest.mark.slow),
     ],
 )
 def test_slow_libraries_are_imported_on_use(use, libraries):

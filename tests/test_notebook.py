@@ -47,6 +47,7 @@ def notebook(tmp_path_factory):
     return executed(tmp_path_factory.mktemp("notebook"))
 
 
+@pytest.mark.slow
 def test_stored_outputs_are_up_to_date(notebook):
     stored = nbformat.read(NOTEBOOK, as_version=4)
     assert NUMBER.sub("#", printed(notebook)) == NUMBER.sub("#", printed(stored))
@@ -54,6 +55,7 @@ def test_stored_outputs_are_up_to_date(notebook):
     assert "/" not in printed(stored)  # no path of a machine
 
 
+@pytest.mark.slow
 def test_clear_sentences_have_a_small_spread_and_mixed_ones_a_large_one(notebook):
     lines = re.findall(r"(\w+) +(0\.\d+|1\.00) ± (0\.\d+)  (.+)", printed(notebook))
     labels = {text: label for label, _, _, text in lines}

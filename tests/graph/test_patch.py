@@ -209,6 +209,7 @@ def test_models_without_attention_and_wrapped_models():
             hf_bam.patch(model)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_compiled_models():
     model = hf_bam.patch(Net())

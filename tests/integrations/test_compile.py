@@ -78,7 +78,8 @@ def test_the_kernel_is_one_node_with_the_noise_of_eager_code():
     assert all(tuple(getattr(node.meta.get("val"), "shape", ())) != matrix for node in nodes)
 
 
-@pytest.mark.parametrize("name", ["gpt2", *(pytest.param(n, marks=pytest.mark.slow) for n in ("bart", "marian"))])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gpt2", "bart", "marian"])
 def test_no_graph_break_is_added(name):
     """Models that have graph breaks in their own code get no further ones."""
     architecture = ARCHITECTURES[name]

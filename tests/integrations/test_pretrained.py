@@ -211,6 +211,7 @@ def test_copies_are_independent_patched_models(model, method, tmp_path):
     assert_same_model(hf_bam.from_pretrained(tmp_path), model, batch)
 
 
+@pytest.mark.slow
 def test_a_spawned_worker_gets_the_patched_model(model):
     batch = classification()
     with multiprocessing.get_context("spawn").Pool(1) as pool:

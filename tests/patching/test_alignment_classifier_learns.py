@@ -35,6 +35,7 @@ def trained():
 
 
 @torch.no_grad()
+@pytest.mark.slow
 def test_the_posterior_finds_the_word_that_names_the_label(trained):
     model, batch, places = trained
     found = hf_bam.alignments(model, {n: x for n, x in batch.items() if n != "labels"}, batch["labels"])
@@ -43,6 +44,7 @@ def test_the_posterior_finds_the_word_that_names_the_label(trained):
 
 
 @torch.no_grad()
+@pytest.mark.slow
 def test_the_prediction_is_the_expectation(trained):
     """Both classes that an input names are equally probable."""
     model, batch, _ = trained

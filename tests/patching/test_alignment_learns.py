@@ -40,6 +40,7 @@ def trained():
 
 
 @torch.no_grad()
+@pytest.mark.slow
 def test_the_gap_of_the_bound_is_smaller_than_with_the_prior_as_posterior(trained):
     models, batch, _ = trained
     model = copy.deepcopy(models["variational"])
@@ -51,6 +52,7 @@ def test_the_gap_of_the_bound_is_smaller_than_with_the_prior_as_posterior(traine
 
 
 @torch.no_grad()
+@pytest.mark.slow
 def test_latent_alignments_have_a_lower_loss_than_soft_attention(trained):
     models, batch, _ = trained
     losses = {name: model(**batch).loss for name, model in models.items()}
@@ -59,6 +61,7 @@ def test_latent_alignments_have_a_lower_loss_than_soft_attention(trained):
 
 
 @torch.no_grad()
+@pytest.mark.slow
 def test_the_posterior_knows_the_alignment_and_the_prior_cannot(trained):
     """The prior cannot know which of the remaining words comes next."""
     models, batch, order = trained
@@ -69,6 +72,7 @@ def test_the_posterior_knows_the_alignment_and_the_prior_cannot(trained):
 
 
 @torch.no_grad()
+@pytest.mark.slow
 def test_the_expectation_begins_with_training(trained):
     models, batch, _ = trained
     model = models["marginal"]

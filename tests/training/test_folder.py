@@ -148,6 +148,7 @@ def test_two_runs_at_once(start, capsys):
     assert start("--resume") == 0
 
 
+@pytest.mark.slow
 def test_data_loader_processes_do_not_keep_the_lock(tmp_path):
     """The lock is free when the run ends, even if a child process still runs."""
     program = (

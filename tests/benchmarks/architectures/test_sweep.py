@@ -106,6 +106,7 @@ def crash(connection):
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+@pytest.mark.slow
 def test_a_crash_or_a_hang_affects_one_pair():
     pair = next(sweep.pairs())
     (record,) = sweep.sweep([pair], target=crash)
