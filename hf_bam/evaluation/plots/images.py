@@ -28,15 +28,17 @@ def image_attention(
         image: (height, width, 3) colours or (height, width) greys, from 0 to 1 or from 0 to 255.
         mean: (P,) or (rows, columns) mean weights of the patches, row by row, without that of a class token.
         spread: standard deviations of the weights, in the same shape.
-        title: title above the image: the question, or the predicted class.
+        title: title of the figure: the question, or the predicted class.
         figure: an empty figure or subfigure to draw into.
     """
     picture = pixels(image)
-    figure = canvas(3 * PANEL + 1.2, PANEL + 0.7) if figure is None else figure
+    figure = canvas(3 * PANEL + 1.2, PANEL + (1.0 if title else 0.7)) if figure is None else figure
     first, second, third = figure.subplots(1, 3)
-    _picture(first, picture, title or "image")
+    _picture(first, picture, "image")
     _overlay(second, picture, grid(mean, "mean"), "Blues", "mean attention")
     _overlay(third, picture, grid(spread, "spread"), "Oranges", "standard deviation")
+    if title:
+        figure.suptitle(legible(title, 60), x=0.02, ha="left")
     return figure_of(figure)
 
 

@@ -25,7 +25,7 @@ def test_mean_and_spread_lie_over_the_image():
     np.testing.assert_allclose(drawn(first), mean.reshape(4, 4))
     np.testing.assert_allclose(drawn(second), spread)
     assert list(first.images[-1].get_extent()) == list(first.images[0].get_extent())
-    assert image.get_title("left") == "Which colour?"
+    assert figure.get_suptitle() == "Which colour?"
 
 
 def test_a_patch_with_attention_is_darker(tmp_path):
