@@ -46,4 +46,8 @@ def pages():
 def figures():
     records = study()
     rows, scores = method_rows(records), score_rows(records)
-    return {"study.svg": plots.uncertainty(rows[rows["nll"].notna()]), "scores.svg": plots.scores(scores)}
+    return {
+        "study.svg": plots.uncertainty(rows[rows["nll"].notna()]),
+        "scores.svg": plots.scores(scores),
+        "vqa.svg": vqa_tables.noise_figure(read_lines(RESULTS / "vqa.jsonl")),
+    }

@@ -44,4 +44,23 @@ def test_a_run(configuration, tmp_path, monkeypatch):
     assert (clean["method"], clean["noise"]) == ("one pass", 0.0)
     assert clean["accuracy"] == pytest.approx(record["scores"]["test"]["accuracy"])  # that of the run itself
     assert all(0 <= row[f"pavpu {t}"] <= 1 for row in record["methods"][1::2] for t in vqa.THRESHOLDS)
-    assert all(configuration in table for table in vqa_tables.parts([record]).values())
+    tables = vqa_tables.parts([record])
+    assert all(configuration in tables[name] for name in ("original", "noisy", "curve"))
+
+
+def record(configuration, seed, accuracy):
+    method = {"method": "samples", "accuracy": accuracy, "nll": 0.5, "ece": 0.1}
+    method |= {f"pavpu {threshold}": accuracy - 0.1 for threshold in vqa.THRESHOLDS}
+    rows = [{**method, "noise": strength} for strength in vqa.STRENGTHS]
+    return {"configuration": configuration, "seed": seed, "methods": rows}
+
+
+def test_differences_are_paired_by_seed_and_soft_attention_comes_first():
+    records = [record("BAM-WC", 1, 0.9), record("soft", 1, 0.8), record("soft", 0, 0.6), record("BAM-WC", 0, 0.7)]
+    tables = vqa_tables.parts(records)
+    lines = tables["differences"].splitlines()
+    assert len(lines) == 4  # two of the head, original and noisy
+    assert all(line.count("+10.00 ± 0.00") == 4 for line in lines[2:])
+    assert tables["original"].index("| soft") < tables["original"].index("| BAM-WC")
+    legend = vqa_tables.noise_figure(records).axes[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["soft", "BAM-WC"]
