@@ -51,8 +51,11 @@ def opened(item: Any, index: int) -> Any:
     from PIL import Image
 
     if isinstance(item, (str, os.PathLike)):
-        with Image.open(item) as image:
-            return image.convert("RGB")
+        try:
+            with Image.open(item) as image:
+                return image.convert("RGB")
+        except OSError as error:
+            raise ValueError(f"inputs[{index}]: there is no image in {os.fspath(item)!r}. {error}") from error
     if isinstance(item, np.ndarray) and item.ndim == 3 and item.shape[-1] == 3 and item.dtype == np.uint8:
         return Image.fromarray(item)
     if isinstance(item, Image.Image):

@@ -41,7 +41,7 @@ SCRATCH = "scratch"
 LONGEST_QUESTION, TOKENS = 64, 1000
 """Positions of the model for a question, and the largest number of different tokens."""
 INITIAL = 0.1
-"""Standard deviation of new weights; with the 0.02 of wide models a narrow one hardly looks at the image at first."""
+"""Standard deviation of new weights; the 0.02 of wide models is small for narrow ones."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 import hf_bam
+from hf_bam.cli import main
 from hf_bam.models import CoAttentionProcessor
 from hf_bam.tasks import get_task, vqa
 from hf_bam.tasks.base import DataError
@@ -120,6 +121,42 @@ def test_the_folder_of_a_run_is_a_predictor(trained, folder):
         predictor([3])
     with pytest.raises(ValueError, match=r"inputs\[0\] has an empty question"):
         predictor([(image, " ")])
+
+
+def test_novelty_and_sets(trained, folder, tmp_path):
+    """They are fitted to pairs, saved with the model, and hold the promised share of the answers."""
+    result, *_ = trained
+    data = get_task("vqa").load(folder)
+    task, make = get_task("vqa"), hf_bam.Predictor if trained[2] == "plain" else hf_bam.BamPredictor
+    predictor = make.from_pretrained(result.folder / "model", progress=False, seed=1)
+    inputs, labels = task.inputs(data.train), data.train["label"]
+    predictor.fit(inputs, labels, false_alarms=0.2).conformal(inputs, labels, alpha=0.2)
+    results = predictor(inputs)
+    names = data.train.features["label"].names
+    covered = [names[label] in own.prediction_set for own, label in zip(results, labels, strict=True)]
+    assert 0.75 <= np.mean(covered) <= 0.87
+    noise = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    strange = predictor([(noise, "is it red?")])[0]
+    assert strange.novelty.mahalanobis > np.median([own.novelty.mahalanobis for own in results])
+    predictor.save_pretrained(tmp_path)
+    again = make.from_pretrained(tmp_path, progress=False)([(noise, "is it red?")])[0]
+    assert again.novelty == strange.novelty
+    assert again.prediction_set == strange.prediction_set
+
+
+def test_a_table_of_paths_and_questions(trained, folder, tmp_path, capsys):
+    result, *_ = trained
+    images = [str(folder / "test" / "images" / f"{i}.png") for i in range(3)]
+    table = tmp_path / "in.csv"
+    table.write_text("image,question\n" + "".join(f"{path},is it red?\n" for path in images))
+    command = ["predict", "--model", str(result.folder / "model"), "--num_samples", "3", "--input", str(table)]
+    assert main([*command, "--output", str(tmp_path / "out.jsonl")]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [row["image"] for row in rows] == images
+    assert all(row["prediction"] in ("red", "blue", "yes", "no") for row in rows)
+    table.write_text("image,question\nabsent.png,is it red?\n")
+    assert main([*command, "--output", str(tmp_path / "no.jsonl")]) == 2
+    assert "there is no image in 'absent.png'" in capsys.readouterr().err
 
 
 def test_one_pass_is_the_model(trained, folder):

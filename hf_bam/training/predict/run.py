@@ -75,7 +75,7 @@ def predict(settings: Prediction, log: Log = print) -> Summary:
     records = sources.records(settings)
     first = next(records)
     predictor = predictors.load(settings, run)
-    names = sources.columns(settings, run, predictor.head_name, first)
+    names = sources.columns(settings, run, predictor.head_class, first)
     predictors.fit(predictor, settings, names)
     log(predictors.describe(predictor, settings))
     start, summary = time.perf_counter(), Summary()

@@ -24,10 +24,10 @@ class Prediction:
     """Replace the file of --output."""
     text_column: str | None = None
     """Column of the text. none: that of the run that trained the model, or else text (question, for question
-    answering), or else the only column."""
+    answering; image, with the paths of files, for a model that reads images), or else the only column."""
     pair_column: str | None = None
     """Column of the second text. none: that of the run, or else text_pair if there is one (context, for question
-    answering)."""
+    answering; question, for questions about images)."""
     target_column: str | None = None
     """Score the texts of this column, such as translations, in place of generating texts."""
     label_column: str = "label"

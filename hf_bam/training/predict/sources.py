@@ -9,7 +9,7 @@ from typing import Any
 
 import datasets
 
-from ...prediction.heads import HEADS
+from ...prediction.heads import Head
 from ...tasks.base import DataError
 from ...tasks.readers import READERS, Record, read_txt
 from .settings import Prediction
@@ -57,9 +57,9 @@ def dataset(settings: Prediction) -> Iterator[dict[str, Any]]:
     return iter(splits[name])
 
 
-def columns(settings: Prediction, run: dict[str, Any], head: str, first: Record) -> list[str]:
-    """Return the columns of the texts: those of the options, of the run, of the head, or the only one."""
-    known, present = HEADS[head], list(first.values)
+def columns(settings: Prediction, run: dict[str, Any], known: type[Head], first: Record) -> list[str]:
+    """Return the columns of the texts or images: those of the options, of the run, of the head, or the only one."""
+    present = list(first.values)
     options = run.get("options", {})
     usual = [options.get("text_column", known.columns[0])]
     if len(present) == 1 and settings.text_column is None:
@@ -79,7 +79,11 @@ def columns(settings: Prediction, run: dict[str, Any], head: str, first: Record)
 
 
 def item(record: Record, names: Sequence[str], beginning: str = "") -> Item | None:
-    """Return the text or the pair of a row, with a beginning that the model expects; None if it has no text."""
+    """Return the text, the path of an image or the pair of a row; None if it has none.
+
+    Args:
+        beginning: text before the first one, which the model expects.
+    """
     values = [record.require(names)[name] for name in names]
     for name, value in zip(names, values, strict=True):
         if value is not None and not isinstance(value, str):
