@@ -1,12 +1,14 @@
 """scripts/quickstart.py on a tiny model and a few sentences of each domain."""
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 import hf_bam
+from hf_bam.cli import main
 from hf_bam.tasks import sentiment
 from hf_bam.tasks.sentiment import Sentence
 
@@ -53,7 +55,13 @@ def test_both_models_are_trained_and_compared(script, sentences, model_folder, t
     assert re.search(r"Novelty: \d+ % of the test set", text)
     (top,) = (i for i, line in enumerate(lines) if line.startswith("domain "))
     assert [line.split()[0] for line in lines[top + 1 : top + 4]] == ["products", "news", "tweets"]
-    assert lines[-1].endswith("So bad it is good.")
+    assert lines[-3].endswith("So bad it is good.")
+    assert lines[-1] == f"Saved with all of this: {tmp_path / 'predictor'}"
+    (tmp_path / "own.txt").write_text("good one\nbad one\n")
+    assert main(["predict", "--model", str(tmp_path / "predictor"), "--input", str(tmp_path / "own.txt")]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [row["prediction"] for row in rows] == ["positive", "negative"]
+    assert all(row["prediction_set"] is not None and 0 <= row["novelty_percentile"] <= 1 for row in rows)
     script.main(["--model", str(model_folder), "--output", str(tmp_path), *limits, "--no_report", "--max_steps", "2"])
     for options, words in ((["--resume"], "resume: the quickstart"), (["--seeds", "0", "1"], "seeds: the quickstart")):
         with pytest.raises(ValueError, match=words):

@@ -22,6 +22,7 @@ IN_DOMAIN = ("validation", "test")
 EXAMPLES = ("A film of rare beauty.", "Two hours that I will not get back.", "Well, it exists.", "So bad it is good.")
 RISK = 0.1
 """Error rate of answered sentences that abstention keeps."""
+PREDICTOR = "predictor"
 ROWS_OF_NOVELTY = 3000
 """Sentences of the training set to which novelty is fitted."""
 
@@ -52,7 +53,8 @@ def show(job: Job, output: Path, examples: Sequence[str] = EXAMPLES, log: Log = 
     """Finetune with plain and with Bayesian attention, compare both, and show what the recommended method can do.
 
     Temperatures, prediction sets, abstention and the recommendation come from held-out sentences, novelty from the
-    training set. The rows of the table are used for nothing else.
+    training set. The rows of the table are used for nothing else. The folder `PREDICTOR` of the output has the
+    predictor of the recommended method.
 
     Args:
         job: of the task sentiment; its `attention` is not used.
@@ -81,6 +83,8 @@ def show(job: Job, output: Path, examples: Sequence[str] = EXAMPLES, log: Log = 
     log("\nExamples")
     for text, result in zip(examples, predictor(list(examples)), strict=True):
         log(showcase.about_result(text, result))
+    predictor.save_pretrained(output / PREDICTOR)
+    log(f"\nSaved with all of this: {output / PREDICTOR}")
     return comparison
 
 
