@@ -55,6 +55,15 @@ def fetch(project: str, file: str, sha256: str, target: Path) -> Path:
     )
 
 
+def stored(project: str, file: str, sha256: str, folder: Path) -> Path:
+    """Return a file of a project in a folder; it is downloaded unless it is there, by one process or by several."""
+    target = folder / file
+    if not target.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        fetch(project, file, sha256, target)
+    return target
+
+
 def addresses(settings: dict[str, str], project: str, file: str, problems: list[str]) -> Iterator[str]:
     """Yield the addresses of a file: in the folders of find-links, then on each index."""
     for folder in settings.get("find-links", "").split():

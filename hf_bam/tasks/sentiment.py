@@ -21,7 +21,7 @@ from huggingface_hub.constants import HF_HOME
 from ..fields import parse_json, setting
 from .base import Data, DataError
 from .classification import SentenceTask, make_rows
-from .package_index import fetch
+from .package_index import stored
 
 PROJECT, ARCHIVE = "vadersentiment", "vaderSentiment-0.5.zip"
 ARCHIVE_SHA256 = "5d97c37f3ef6e24eef331122e055dbedafeb6a56abfce0608b326701116ea49a"
@@ -97,12 +97,8 @@ class Sentiment(SentenceTask):
 
 
 def download(cache: Path) -> Path:
-    """Download the archive, unless it is there; several processes may do so at the same time."""
-    archive = cache / ARCHIVE
-    if not archive.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        fetch(PROJECT, ARCHIVE, ARCHIVE_SHA256, archive)
-    return archive
+    """Return the archive in a folder, and download it unless it is there."""
+    return stored(PROJECT, ARCHIVE, ARCHIVE_SHA256, cache)
 
 
 def load(archive: Path, domain: str) -> list[Sentence]:

@@ -30,7 +30,7 @@ from ..models import CoAttentionConfig, CoAttentionForVisualQuestionAnswering, C
 from . import vocabulary
 from .base import Collator, Data, DataError
 from .classification import SentenceTask, quiet
-from .package_index import fetch
+from .package_index import stored
 from .scratch import check_width
 from .sentiment import CACHE
 
@@ -159,11 +159,8 @@ class ImageCollator:
 
 
 def download(cache: Path) -> Path:
-    """Download the archive, unless it is there; several processes may do so at the same time."""
-    archive = cache / ARCHIVE
-    if not archive.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        fetch(PROJECT, ARCHIVE, ARCHIVE_SHA256, archive)
+    """Return the verified archive in a folder, and download it unless it is there."""
+    archive = stored(PROJECT, ARCHIVE, ARCHIVE_SHA256, cache)
     if hashlib.sha256(archive.read_bytes()).hexdigest() != ARCHIVE_SHA256:
         raise DataError(f"{archive} has other content than expected (its checksum differs); delete it and try again.")
     return archive
