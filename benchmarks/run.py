@@ -108,7 +108,7 @@ def main():
         rows.append(row)
     importlib.import_module("benchmarks.storage").write(name, rows)
     if wrong := sum(row.get("agrees") is False for row in rows):
-        raise SystemExit(f"{wrong} of the rows do not agree: look for \"agrees\": false.")
+        raise SystemExit(f'{wrong} of the rows do not agree: look for "agrees": false.')
 
 
 if __name__ == "__main__":
