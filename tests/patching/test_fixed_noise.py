@@ -68,9 +68,12 @@ def test_forwards_repeat_within_the_context_and_rows_differ():
     with hf_bam.sampling(model, fixed=True, groups=2):
         grouped = model(**batch).logits
     assert torch.equal(first, second)
-    assert first.unique(dim=0).shape[0] == 4
-    assert grouped.unique(dim=0).shape[0] == 2
-    assert torch.equal(grouped[0], grouped[1])
+    # Not bit for bit: matrix products may round equal rows of a batch differently.
+    assert torch.pdist(first).min() > 1e-6
+    distances = torch.cdist(grouped, grouped, compute_mode="donot_use_mm_for_euclid_dist")
+    assert distances[0, 1] < 1e-7
+    assert distances[2, 3] < 1e-7
+    assert distances[:2, 2:].min() > 1e-6
 
 
 def call(layer, batch, length):

@@ -17,7 +17,7 @@ def test_the_prior_is_the_attention_of_the_plain_model(name):
     found = hf_bam.alignments(model, batch, batch["labels"])
     assert found.q is None
     kept = batch["labels"] != -100
-    torch.testing.assert_close(found.p[kept], expected[kept], atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(found.p[kept], expected[kept], atol=1e-5, rtol=1e-4)
     assert (found.p[~kept] == 0).all()
     assert (found.p[2, :, 3:] == 0).all()
 
