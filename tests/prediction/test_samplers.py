@@ -95,7 +95,7 @@ def test_dropout_leaves_bayesian_attention_in_mean_mode():
     model = hf_bam.patch(bert(), k=0.5)
     with torch.inference_mode(), hf_bam.sampling(model):
         logits = Dropout(model, rate=1e-9).ready().draw(inputs("bert"), 2, SEEDS)["logits"]
-    torch.testing.assert_close(logits[0], logits[1], atol=1e-7, rtol=0)  # samples with noise differ by 1e-5 and more
+    torch.testing.assert_close(logits[0], logits[1], atol=1e-7, rtol=0)  # samples with noise differ by about 1e-2
 
 
 def test_batch_statistics_are_not_touched():
