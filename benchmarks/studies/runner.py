@@ -58,8 +58,8 @@ def execute(run, values, options):
     folder = Path(options.output, run.task, name, f"seed-{run.seed}")
     folder.mkdir(parents=True, exist_ok=True)
     environment = {
-        **os.environ,
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // options.jobs)),
+        **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
     }
     with (folder / "output.txt").open("a", encoding="utf-8") as output:
