@@ -55,7 +55,8 @@ def read_yaml(path: Any) -> dict[str, Any]:
         raise ValueError(f"{path} cannot be read: {error.strerror}.") from error
     except RecursionError as error:
         raise ValueError(f"{path} is not YAML of settings: it is nested too deeply.") from error
-    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:  # also of explicit tags
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        # also of explicit tags and of escaped characters beyond Unicode
         raise ValueError(f"{path} is not YAML of settings: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds {shown(content)}; expected settings, one `name: value` per line.")

@@ -129,8 +129,8 @@ class Folder:
         write_yaml(self.path / CONFIG, job.to_dict())
 
     def remove_unfinished(self) -> None:
-        """Remove what a killed process was writing: hidden files and folders with the names of parts."""
-        for part in (self.path / f".{name}" for name in PARTS):
+        """Remove what a killed process was writing: hidden files and folders of parts, and of predictions."""
+        for part in (*(self.path / f".{name}" for name in PARTS), *(self.path / "predictions").glob(".*")):
             _remove(part)
 
 

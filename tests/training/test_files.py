@@ -67,6 +67,7 @@ def test_anchors(tmp_path):
         (None, "cannot be read: No such file"),
         ("lr: 1\nseed: 3\nlr: 2\n", "'lr' is given twice .* line 3"),
         ("bam: {k: 1, 'k': 2}\n", "'k' is given twice"),
+        (r'lr: "\U99999999"', "is not YAML"),
     ],
 )
 def test_errors_of_a_file(content, words, tmp_path):

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from hf_bam.training import run, run_all
 from hf_bam.training.arguments import parse
 from hf_bam.training.files import read_yaml, write_yaml
+from hf_bam.training.folder import Folder
 from hf_bam.training.lock import locked
 
 from .conftest import FOUR_STEPS
@@ -193,3 +194,12 @@ def test_in_python(custom, tmp_path):
     first = run(job, tmp_path, log=lambda text: None)
     assert run(job, tmp_path, overwrite_output_dir=True, log=lambda text: None).scores == first.scores
     assert run(job, tmp_path, resume=True, log=lambda text: None).about["data"] == first.about["data"]
+
+
+def test_what_a_killed_process_was_writing_is_removed(tmp_path):
+    (tmp_path / "predictions").mkdir()
+    kept = tmp_path / "predictions" / "validation.jsonl"
+    for file in (kept, kept.with_name(".validation.jsonl.4711"), tmp_path / ".predictions"):
+        file.touch()
+    Folder(tmp_path).remove_unfinished()
+    assert [file for file in tmp_path.rglob("*") if file.is_file()] == [kept]
