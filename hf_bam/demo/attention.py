@@ -50,6 +50,8 @@ def token_weights(predictor: Predictor, item: Text) -> list[TokenWeight]:
     head = predictor.head()
     inputs, _, encoding = head.encode([item])
     attentions = _attentions(head, inputs, head.seeds([item]))
+    if not attentions:
+        return []
     mean = torch.stack([own.mean(dim=(0, 1, 2)) for own in attentions]).mean(dim=0)  # (S,)
     spread = torch.stack([own.std(dim=0, correction=min(1, len(own) - 1)).mean(dim=(0, 1)) for own in attentions])
     ids = encoding["input_ids"][0].tolist()
@@ -66,7 +68,7 @@ def token_weights(predictor: Predictor, item: Text) -> list[TokenWeight]:
 
 def _attentions(head: Head, inputs: Any, seeds: Tensor) -> list[Tensor]:
     """Return the weights of each layer in all samples, (samples, H, T, S) each."""
-    number = min(head.num_samples, MOST_SAMPLES)
+    number = min(head.num_samples, head.sampler.limit or MOST_SAMPLES, MOST_SAMPLES)
     model = head.sampler.model
     if model.config.is_encoder_decoder:
         with mean_mode(model):

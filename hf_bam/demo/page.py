@@ -35,7 +35,7 @@ EXAMPLES: dict[str, list[list[str]]] = {
     "generation": [["The old house stands near the river."]],
 }
 EMPTY = '<div class="bam-empty">The prediction and its uncertainty appear here.</div>'
-ABOUT = "Predictions with their uncertainty, from samples of the attention"
+ABOUT = "Predictions with their uncertainty"
 
 
 def gradio() -> Any:
@@ -89,7 +89,12 @@ def make_page(session: Session, *, title: str | None = None, examples: Sequence[
                     for number, (label, lines) in enumerate(fields)
                 ]
                 samples = gr.Slider(
-                    *SAMPLES, session.predictor.settings.num_samples, step=1, label="Samples", elem_id="bam-samples"
+                    *SAMPLES,
+                    session.predictor.settings.num_samples,
+                    step=1,
+                    label="Samples",
+                    elem_id="bam-samples",
+                    visible=session.is_random,
                 )
                 noise = gr.Slider(
                     *NOISE,
@@ -132,6 +137,7 @@ def launch(
     title: str | None = None,
     examples: Sequence[Sequence[str]] | None = None,
     num_samples: int | None = None,
+    dropout: float | None = None,
     **options: Any,
 ) -> Any:
     """Serve the page of a model, until the program ends unless `prevent_thread_lock=True`.
@@ -141,6 +147,7 @@ def launch(
         title: heading; by default the name of the model.
         examples: contents of the text fields to choose from.
         num_samples: samples at the start; by default those that are saved with the model, or 32.
+        dropout: rate of Monte Carlo dropout, for a plain model; by default it makes one deterministic pass.
         options: arguments of Gradio's `launch`: `server_name`, `server_port`, ...
 
     Returns:
@@ -148,7 +155,8 @@ def launch(
     """
     gr = gradio()
     if not isinstance(model, Session):
-        model = Session.load(model, **({} if num_samples is None else {"num_samples": num_samples}))
+        given = {} if num_samples is None else {"num_samples": num_samples}
+        model = Session.load(model, dropout=dropout, **given)
     page = make_page(model, title=title, examples=examples)
     fonts: Any = {"font": ("system-ui", "sans-serif"), "font_mono": ("ui-monospace", "monospace")}
     own = {

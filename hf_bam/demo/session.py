@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig
-
-from ..attention.interface import NAME
 from ..patching import get_config, is_patched
-from ..prediction import Bam, BamPredictor, Dropout, Plain, Predictor
+from ..prediction import Bam, Plain, Predictor, storage
 from ..prediction.inputs import Text
 from .attention import TokenWeight, token_weights
 from .noise import has_level, with_noise
@@ -56,23 +53,19 @@ class Session:
             )
 
     @classmethod
-    def load(cls, name_or_path: str | os.PathLike[str], **options: Any) -> Session:
-        """Load a model and its tokenizer with their calibration; a plain model samples by dropout.
+    def load(cls, name_or_path: str | os.PathLike[str], *, dropout: float | None = None, **options: Any) -> Session:
+        """Load a predictor, or the model and the tokenizer of a folder or a repository of the Hub.
 
         Args:
+            dropout: rate of Monte Carlo dropout; None: that of the saved predictor.
             options: arguments of `Predictor.from_pretrained`.
         """
-        try:
-            if hasattr(AutoConfig.from_pretrained(name_or_path), NAME):
-                predictor: Predictor = BamPredictor.from_pretrained(name_or_path, **options)
-            else:
-                predictor = Predictor.from_pretrained(name_or_path, sampler=Dropout, **options)
-        except OSError as error:
-            raise ValueError(
-                f"model_name_or_path={str(name_or_path)!r} cannot be loaded: it is not a folder of a model, and the "
-                f"Hub does not have it or cannot be reached. {str(error).splitlines()[0]}"
-            ) from error
-        return cls(predictor, str(name_or_path))
+        with storage.named_model(name_or_path):
+            stored = storage.load(name_or_path, options)
+        if not is_patched(stored.model):
+            stored.model.set_attn_implementation("eager")  # others return no weights
+        predictor = Predictor(stored.sampler(dropout), stored.tokenizer, **stored.options)
+        return cls(stored.calibrate(predictor), str(name_or_path))
 
     @property
     def title(self) -> str:
@@ -85,10 +78,15 @@ class Session:
         return self.predictor.head_name
 
     @property
+    def is_random(self) -> bool:
+        """True if the predictor draws samples."""
+        return self.predictor.sampler.limit != 1
+
+    @property
     def has_noise_level(self) -> bool:
         """True if one setting gives the level of the noise."""
         model = self.predictor.sampler.model
-        return is_patched(model) and has_level(get_config(model).settings)
+        return self.is_random and is_patched(model) and has_level(get_config(model).settings)
 
     def predict(self, item: Text, num_samples: int, noise: float = 1.0) -> Shown:
         """Return the prediction of an input.

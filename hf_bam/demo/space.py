@@ -27,13 +27,14 @@ def export(
     title: str | None = None,
     examples: Sequence[Sequence[str]] | None = None,
     num_samples: int | None = None,
+    dropout: float | None = None,
 ) -> list[Path]:
     """Write a Space: `app.py`, `requirements.txt`, `README.md` with its metadata, and a model that is a local folder.
 
     Args:
         folder: a new or an empty folder.
         model: folder of a model, which is copied, or its name on the Hub.
-        title, examples, num_samples: as for `launch`.
+        title, examples, num_samples, dropout: as for `launch`.
 
     Returns:
         The paths of the files.
@@ -42,7 +43,8 @@ def export(
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ValueError(f"{target} exists and is not an empty folder; choose another one.")
     name = title_of(str(model)) if local else str(model)
-    chosen = {"examples": examples and [list(row) for row in examples], "num_samples": num_samples}
+    rows = examples and [list(row) for row in examples]
+    chosen = {"examples": rows, "num_samples": num_samples, "dropout": dropout}
     options = {"title": title or name, **{key: value for key, value in chosen.items() if value is not None}}
     header: dict[str, Any] = {
         "title": (title or name)[:60],

@@ -47,28 +47,41 @@ class Forward:
         meter: the logs.
         tally: number of such forwards of the model since its last optimizer step, and of those that were trained.
         trained: whether a backward pass had its KL.
+        term: its KL, while a backward pass may still need it.
     """
 
     terms: dict[str, Tensor]
     meter: Meter
     tally: Tally
     trained: bool = False
+    term: weakref.ref[Term] | None = None
 
     def take(self, own_loss: bool) -> None:
         """Count its KL as trained, and its task loss if the model's own loss was differentiated."""
         if self.trained:
             return
         self.trained = True
+        self.forget()
         self.tally.trained += 1
         self.meter.add(**{name: term for name, term in self.terms.items() if own_loss or name != "task_loss"})
 
+    def forget(self) -> None:
+        """Release its KL.
 
-@dataclass(frozen=True, eq=False)
+        An output that the KL depends on, as the states of an encoder, records a term that refers back to the graph of
+        this output. Nothing else would ever free such a circle.
+        """
+        term = None if self.term is None else self.term()
+        if term is not None:
+            term.kl_loss, term.before = None, ()
+
+
+@dataclass(eq=False)
 class Term:
-    """Weighted KL of a forward, and those of forwards whose outputs went into it."""
+    """Weighted KL of a forward, None once it is released, and those of forwards whose outputs went into it."""
 
     forward: Forward
-    kl_loss: Tensor
+    kl_loss: Tensor | None
     before: tuple[Term, ...] = ()
 
 
@@ -80,11 +93,19 @@ class Tally:
     trained: int = 0
 
 
+def forget(tally: Tally) -> None:
+    """Release the KL of all forwards of a model: its weights have changed, so no backward pass is possible."""
+    for forward in list(_live):
+        if forward.tally is tally:
+            forward.forget()
+
+
 def record(forward: Forward, kl: Tensor, kl_loss: Tensor, loss: Tensor | None, inputs: Any, output: Any) -> None:
     """Record the KL for backward passes from any output; `kl`, `kl_loss` and `loss` include it already."""
     forward.tally.forwards += 1
     before = _search(_edges(inputs), 64)[0] if _live else []
-    term = Term(forward, kl_loss, tuple(other for other in before if not other.forward.trained))
+    term = Term(forward, kl_loss, tuple(other for other in before if other.kl_loss is not None))
+    forward.term = weakref.ref(term)
     for node, _ in _edges([kl, kl_loss, loss]):
         node.metadata[KL] = forward
     for node, _ in _edges(output):
@@ -190,10 +211,10 @@ def _missing(roots: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     found, with_kl = _search(_edges(roots), MOST_NODES)
     for forward in with_kl:
         forward.take(own_loss=True)
-    missing = [term for term in found if not term.forward.trained]
+    missing = [(term.forward, term.kl_loss) for term in found if term.kl_loss is not None]
     known = _scale.get()
     is_loss = len(roots) == 1 and isinstance(roots[0], Tensor) and roots[0].dim() == 0
     scale = known if known is not None else loss_scale(roots[0]) if missing and is_loss else 1.0
-    for term in missing:
-        term.forward.take(own_loss=False)
-    return [term.kl_loss for term in missing], [torch.full_like(term.kl_loss, scale) for term in missing]
+    for forward, _ in missing:
+        forward.take(own_loss=False)
+    return [kl_loss for _, kl_loss in missing], [torch.full_like(kl_loss, scale) for _, kl_loss in missing]

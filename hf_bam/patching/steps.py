@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from ..objective import annealed
+from .backward import forget
 from .state import ATTRIBUTE
 
 BUFFER = "bam_step"
@@ -76,6 +77,7 @@ def _look_for_kl(model: nn.Module, optimizer: Optimizer, trained: set[int]) -> N
     forwards, record.tally.forwards = record.tally.forwards, 0
     reached, record.tally.trained = record.tally.trained, 0
     lost, record.runtime.lost_terms = record.runtime.lost_terms, 0
+    forget(record.tally)
     if not reached and lost and not forwards:
         raise RuntimeError(
             f"The KL of this {type(model).__name__} was not trained: its layers were called one by one. Call the "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -144,6 +146,18 @@ def load(name_or_path: str | os.PathLike[str], options: dict[str, Any]) -> Store
     model = cls.from_pretrained(name_or_path, **({"attn_implementation": NAME} if bayesian else {}), **loading)
     tokenizer = encoder_class(model).from_pretrained(name_or_path, **location)
     return Stored(model.eval(), tokenizer, calibration, about, options)
+
+
+@contextmanager
+def named_model(name_or_path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise `ValueError` with the name of a model whose files are not found within the block."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(
+            f"model_name_or_path={str(name_or_path)!r} cannot be loaded: it is not a folder of a model, and the Hub "
+            f"does not have it or cannot be reached. {str(error).splitlines()[0]}"
+        ) from error
 
 
 def encoder_class(model: PreTrainedModel) -> Any:

@@ -12,6 +12,7 @@ from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 from ..patching import patch
 from ..patching.architectures import ADAPTED, CLASSIFIER_DROPOUT, COMMON_PROJECTIONS, DROPOUT, NEW_HEADS
 from ..patching.state import bam_modules
+from ..prediction.storage import named_model
 from ..tasks.base import Data, Task
 from .recipe import Recipe
 from .settings import Job
@@ -25,13 +26,8 @@ PACKAGED_FROM = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}
 def build(job: Job, task: Task, data: Data) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return the model and its tokenizer; the model of a run with LoRA is a PEFT model."""
     name = packaged(job.model_name_or_path)
-    try:
+    with named_model(job.model_name_or_path):
         model, tokenizer = task.build(name, data, **model_settings(task, name, job.recipe))
-    except OSError as error:
-        raise ValueError(
-            f"model_name_or_path={job.model_name_or_path!r} cannot be loaded: it is not a folder of a model, and the "
-            f"Hub does not have it or cannot be reached. {str(error).splitlines()[0]}"
-        ) from error
     if job.attention == "bam":
         patch(model, job.recipe.bam)
     if job.recipe.freeze_embeddings:

@@ -8,13 +8,16 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+import torch
 
-from hf_bam.demo import launch
+from hf_bam.demo import Session, launch
 from hf_bam.demo.page import EMPTY, render
 from hf_bam.demo.views import strip
 from hf_bam.extras import MissingExtraError
+from hf_bam.prediction import Plain, Predictor
 
 from ..browser import browser_page
+from ..models import bert
 
 TEXT = "a film of rare beauty"
 NASTY = "<script>alert(1)</script> <img src=x onerror=alert(2)>"
@@ -135,3 +138,22 @@ def test_a_missing_extra_is_named(monkeypatch, classifier):
     monkeypatch.setitem(sys.modules, "gradio", None)
     with pytest.raises(MissingExtraError, match=r'pip install "hf_bam\[demo\]"'):
         launch(classifier)
+
+
+def test_a_plain_model_makes_one_pass(tokenizer, tmp_path):
+    """The page of a saved plain predictor without dropout: its prediction, and no sliders that change nothing."""
+    torch.manual_seed(0)
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    model = bert(vocab_size=len(tokenizer), num_labels=2, initializer_range=0.2, **rates).eval()
+    texts = [f"text number {number} of the set" for number in range(40)]
+    Predictor(Plain(model), tokenizer).conformal(texts, [0, 1] * 20).save_pretrained(tmp_path)
+    session = Session.load(tmp_path)
+    html = render(session, [TEXT, ""], 32, 1.0)
+    batch = tokenizer(TEXT, return_tensors="pt")
+    with torch.no_grad():
+        expected = model(**batch).logits.softmax(-1).max()
+    assert f"{expected:.2f}, one deterministic pass" in shown(html)
+    assert "contains the true label of at least 90 % of such inputs" in shown(html)
+    assert (session.is_random, session.has_noise_level) == (False, False)
+    assert all(token.mean > 0 for token in session.predict(TEXT, 32).tokens)
+    assert Session.load(tmp_path, dropout=0.1).is_random

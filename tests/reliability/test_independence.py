@@ -12,29 +12,11 @@ from scipy import stats
 from transformers import BertForQuestionAnswering, BertForTokenClassification
 
 import hf_bam
-from hf_bam.prediction import Bam, BamPredictor, Dropout, Ensemble, Plain, Predictor
+from hf_bam.prediction import BamPredictor
 
 from ..models import bert, classification, gpt2, llama, marian, t5, text
+from .threads import SAMPLERS, TEXTS, different_calls
 
-WORDS = [
-    "a",
-    "the",
-    "film",
-    "story",
-    "of",
-    "and",
-    "with",
-    "rare",
-    "beauty",
-    "well",
-    "it",
-    "exists",
-    "two",
-    "hours",
-    "that",
-    "I",
-]
-TEXTS = [" ".join(WORDS[i % 7 : i % 7 + 3 + i % 11]) + f" {i}" for i in range(60)]
 LARGE = {"initializer_range": 0.3}
 
 
@@ -130,30 +112,10 @@ def test_beams_share_the_sample_of_their_hypothesis(single_tokenizer):
     assert [write([text])[0].hypotheses for text in TEXTS[:4]] == [result.hypotheses for result in together]
 
 
-SAMPLERS = {
-    "bam": Bam,
-    "bam and dropout": lambda model: Bam(model, dropout=0.2),
-    "dropout": lambda model: Dropout(model, rate=0.2),
-    "plain": Plain,
-    "ensemble": lambda model: Ensemble([model, model]),
-}
-
-
 @pytest.mark.parametrize("kind", SAMPLERS)
 @pytest.mark.parametrize("training", [False, True])
 def test_eight_threads_give_exactly_the_sequential_results(kind, training, tokenizer):
-    torch.manual_seed(0)
-    model = hf_bam.patch(bert(vocab_size=len(tokenizer), **LARGE), k=1.0).train(training)
-    model.bert.encoder.layer[0].eval()
-    predict = Predictor(SAMPLERS[kind](model), tokenizer, num_samples=4, progress=False, max_length=8, batch_size=4)
-    calls = [TEXTS[i : i + 1 + i % 5] for i in range(40)]
-    modes, hooks = [m.training for m in model.modules()], [len(m._forward_pre_hooks) for m in model.modules()]
-    expected = [predict(texts).samples for texts in calls]
-    with ThreadPoolExecutor(8) as pool:
-        actual = list(pool.map(lambda texts: predict(texts).samples, calls))
-    assert all(np.array_equal(a, b) for a, b in zip(actual, expected, strict=True))
-    assert [m.training for m in model.modules()] == modes
-    assert [len(m._forward_pre_hooks) for m in model.modules()] == hooks
+    assert different_calls(tokenizer, kind, training, 40) == []
 
 
 def test_threads_that_generate(single_tokenizer):

@@ -58,8 +58,8 @@ def parse(argv: Sequence[str], prog: str | None = None) -> tuple[DemoSettings, d
 
 def make_session(settings: DemoSettings) -> Session:
     """Return the loaded model, fitted to the files of the command line."""
-    options = {} if settings.num_samples is None else {"num_samples": settings.num_samples}
-    session = Session.load(packaged(settings.model_name_or_path), **options)
+    options: dict[str, Any] = {} if settings.num_samples is None else {"num_samples": settings.num_samples}
+    session = Session.load(packaged(settings.model_name_or_path), dropout=settings.dropout, **options)
     predictor = session.predictor
     given = {"train": settings.train, "held_out": settings.held_out}
     files = {name: rows_of(session, Path(path)) for name, path in given.items() if path is not None}
@@ -91,7 +91,8 @@ def start(argv: Sequence[str], prog: str) -> None:
                 "predictor.save_pretrained(folder), and export that folder."
             )
         model = packaged(settings.model_name_or_path)
-        written = export(more["export"], model, num_samples=settings.num_samples, **options)
+        options |= {"num_samples": settings.num_samples, "dropout": settings.dropout}
+        written = export(more["export"], model, **options)
         print("Written: " + ", ".join(map(str, written)))
         return
     launch(make_session(settings), server_name=settings.host, server_port=settings.port, **options)

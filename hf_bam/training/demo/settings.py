@@ -22,6 +22,8 @@ class DemoSettings:
     """Share of the prediction sets that may miss the label."""
     num_samples: int | None = setting(None, least=1)
     """Samples of each input at the start. none: those that are saved with the model, or 32."""
+    dropout: float | None = setting(None, least=0, below=1)
+    """Rate of MC dropout, for a plain model. none: one deterministic pass."""
     title: str | None = None
     """Heading of the page. none: the name of the model."""
     host: str = "127.0.0.1"

@@ -14,6 +14,7 @@ from ...prediction import Calibration, Predictor
 from ...prediction.calibration import FILE as CALIBRATION
 from ...prediction.calibration import NoveltyFit
 from ...prediction.defaults import longest
+from ...prediction.storage import named_model
 from ...tasks.base import Task
 from ...tasks.writers import write_rows
 from .. import publishing
@@ -79,16 +80,11 @@ def evaluate(
 def load_trained(job: Job, task: Task) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return the model and its tokenizer; a Bayesian model is patched as it was."""
     name = packaged(job.model_name_or_path)
-    try:
+    with named_model(job.model_name_or_path):
         bayesian = hasattr(AutoConfig.from_pretrained(name), NAME)
         options = {"attn_implementation": NAME} if bayesian else {}
         model, loading = task.auto_class.from_pretrained(name, output_loading_info=True, **options)
         tokenizer = task.load_tokenizer(name)
-    except OSError as error:
-        raise ValueError(
-            f"model_name_or_path={job.model_name_or_path!r} cannot be loaded: it is not a folder of a model, and the "
-            f"Hub does not have it or cannot be reached. {str(error).splitlines()[0]}"
-        ) from error
     if missing := sorted(loading["missing_keys"]):
         raise ValueError(
             f"model_name_or_path={job.model_name_or_path!r} is not trained for {task.name}: it has no {missing[0]}."

@@ -30,13 +30,8 @@ def load(settings: Prediction, run: dict[str, Any], rank: int = 0) -> Predictor[
     """
     given = {name: getattr(settings, name) for name in GIVEN if getattr(settings, name) is not None}
     given |= {"hypotheses": settings.hypotheses} if settings.hypotheses else {}
-    try:
+    with storage.named_model(settings.model_name_or_path):
         stored = storage.load(packaged(settings.model_name_or_path), given)
-    except OSError as error:
-        raise ValueError(
-            f"model_name_or_path={settings.model_name_or_path!r} cannot be loaded: it is not a folder of a model, and "
-            f"the Hub does not have it or cannot be reached. {str(error).splitlines()[0]}"
-        ) from error
     options = {name: run[name] for name in ("max_length", "num_samples") if run.get(name)}
     if "task_name" in run:
         options |= get_task(run["task_name"], **run.get("options", {})).predictor_options
