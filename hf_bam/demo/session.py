@@ -122,4 +122,4 @@ class Session:
 def title_of(name: str) -> str:
     """Return a short name of a model: that of the run if it is the folder of one."""
     path = Path(name)
-    return path.resolve().parent.name if path.is_dir() and path.name == "model" else path.name
+    return path.resolve().parent.name if path.is_dir() and path.name in ("model", "predictor") else path.name

@@ -106,6 +106,31 @@ def test_positions_of_a_strip():
     assert one.band == pytest.approx((11.0, 18.0))  # quantiles 0.05 and 0.95 of three samples: 0.22 and 0.58
 
 
+def test_a_missing_extra_is_named(monkeypatch, classifier):
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "hf_bam\[demo\]"'):
+        launch(classifier)
+
+
+def test_a_plain_model_makes_one_pass(tokenizer, tmp_path):
+    """The page of a saved plain predictor without dropout: its prediction, and no sliders that change nothing."""
+    torch.manual_seed(0)
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    model = bert(vocab_size=len(tokenizer), num_labels=2, initializer_range=0.2, **rates).eval()
+    texts = [f"text number {number} of the set" for number in range(40)]
+    Predictor(Plain(model), tokenizer).conformal(texts, [0, 1] * 20).save_pretrained(tmp_path)
+    session = Session.load(tmp_path)
+    html = render(session, [TEXT, ""], 32, 1.0)
+    batch = tokenizer(TEXT, return_tensors="pt")
+    with torch.no_grad():
+        expected = model(**batch).logits.softmax(-1).max()
+    assert f"{expected:.2f}, one deterministic pass" in shown(html)
+    assert "contains the true label of at least 90 % of such inputs" in shown(html)
+    assert (session.is_random, session.has_noise_level) == (False, False)
+    assert all(token.mean > 0 for token in session.predict(TEXT, 32).tokens)
+    assert Session.load(tmp_path, dropout=0.1).is_random
+
+
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_page_in_a_browser(classifier):
     """The page shows what the predictor says, follows the number of samples, and loads nothing from elsewhere."""
@@ -131,29 +156,5 @@ def test_the_page_in_a_browser(classifier):
             assert set(asked) <= {"127.0.0.1", None}
     finally:
         page.close()
+        del page
         gc.collect()  # event loops of Gradio that it leaves open; their warnings belong to this test
-
-
-def test_a_missing_extra_is_named(monkeypatch, classifier):
-    monkeypatch.setitem(sys.modules, "gradio", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "hf_bam\[demo\]"'):
-        launch(classifier)
-
-
-def test_a_plain_model_makes_one_pass(tokenizer, tmp_path):
-    """The page of a saved plain predictor without dropout: its prediction, and no sliders that change nothing."""
-    torch.manual_seed(0)
-    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    model = bert(vocab_size=len(tokenizer), num_labels=2, initializer_range=0.2, **rates).eval()
-    texts = [f"text number {number} of the set" for number in range(40)]
-    Predictor(Plain(model), tokenizer).conformal(texts, [0, 1] * 20).save_pretrained(tmp_path)
-    session = Session.load(tmp_path)
-    html = render(session, [TEXT, ""], 32, 1.0)
-    batch = tokenizer(TEXT, return_tensors="pt")
-    with torch.no_grad():
-        expected = model(**batch).logits.softmax(-1).max()
-    assert f"{expected:.2f}, one deterministic pass" in shown(html)
-    assert "contains the true label of at least 90 % of such inputs" in shown(html)
-    assert (session.is_random, session.has_noise_level) == (False, False)
-    assert all(token.mean > 0 for token in session.predict(TEXT, 32).tokens)
-    assert Session.load(tmp_path, dropout=0.1).is_random

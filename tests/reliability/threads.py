@@ -20,24 +20,8 @@ from hf_bam.prediction import Bam, Dropout, Ensemble, Plain, Predictor
 from ..models import bert
 
 THREADS = 8
-WORDS = [
-    "a",
-    "the",
-    "film",
-    "story",
-    "of",
-    "and",
-    "with",
-    "rare",
-    "beauty",
-    "well",
-    "it",
-    "exists",
-    "two",
-    "hours",
-    "that",
-    "I",
-]
+SENTENCE = "a the film story of and with rare beauty well it exists two hours that I"
+WORDS = SENTENCE.split()
 TEXTS = [" ".join(WORDS[i % 7 : i % 7 + 3 + i % 11]) + f" {i}" for i in range(60)]
 SAMPLERS = {
     "bam": Bam,
