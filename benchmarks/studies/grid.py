@@ -37,6 +37,7 @@ class Evaluation:
         sampled: evaluate samples of attention or dropout, for the suite "uncertainty".
         ensemble: configuration whose trained models, one for each seed, are the members of an ensemble; this run then
             trains nothing.
+        start: configuration whose trained model, with the same task and seed, is finetuned; its run comes first.
     """
 
     evaluation_set: str | None = None
@@ -47,6 +48,7 @@ class Evaluation:
     shift: list[str] | None = None
     sampled: bool = True
     ensemble: str | None = None
+    start: str | None = None
 
 
 EVALUATION = [field.name for field in fields(Evaluation)]

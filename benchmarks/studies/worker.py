@@ -29,6 +29,8 @@ SEED_OF_EXTRAS = 0
 def main(folder, settings):
     evaluation, training = split(settings)
     job = resolve(training)
+    if evaluation.start is not None:
+        job = replace(job, model_name_or_path=start_model(folder, evaluation.start))
     run = Run(replace(job, recipe=job.recipe.replace(num_samples=0)), folder, (), print)
     data, members, record = run.load(), [], {}
     if evaluation.ensemble is not None:
@@ -57,6 +59,14 @@ def ensemble_members(folder, configuration):
     if len(members) < MEMBERS:
         raise ValueError(f"{folder} needs {MEMBERS} models of {configuration!r}, there are {len(members)}.")
     return members[:MEMBERS]
+
+
+def start_model(folder, configuration):
+    """Return the folder of the model of another configuration with the same task and seed."""
+    path = folder.parents[1] / configuration / folder.name / "model"
+    if not path.is_dir():
+        raise ValueError(f"{folder} needs the model of {configuration!r}, whose run comes first: {path} is missing.")
+    return str(path)
 
 
 def training_cost(folder, result):

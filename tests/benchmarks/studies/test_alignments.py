@@ -27,12 +27,14 @@ def test_every_run_can_be_resolved_and_all_have_the_same_seeds():
         evaluation, training = split(settings(GRID, run, "data"))
         job = resolve(training)
         assert evaluation.suite == "alignments"
-        assert job.attention == ("plain" if run.configuration == "soft" else "bam")
+        assert job.attention == ("plain" if run.configuration in ("soft", "pretrained") else "bam")
+        assert evaluation.start == (None if run.configuration == "pretrained" else "pretrained")
     assert [run.seed for run in runs] == sorted(run.seed for run in runs)
     of_seeds = [{run[:2] for run in runs if run.seed == seed} for seed in range(3)]
     assert of_seeds[0] == of_seeds[1] == of_seeds[2]
     assert {task for task, _ in of_seeds[0]} == {*alignment_tables.TASKS}
     assert {*alignment_tables.PAPER} <= {name for _, name in of_seeds[0]} == {*GRID["configurations"]}
+    assert all(runs.index(PlannedRun(run.task, "pretrained", run.seed)) <= runs.index(run) for run in runs)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from safetensors.torch import load_file
 from scipy.stats import entropy
 from sklearn.metrics import log_loss, roc_auc_score
 
@@ -66,6 +68,20 @@ def test_a_pilot_run_has_no_measures_of_the_evaluation_sets(grid, data_folder, t
     assert list(record["scores"]) == ["holdout"]
     assert not {"methods", "objective"} & record.keys()
     assert set(record["held_out"]) == {"mean", "samples", "samples and dropout"}
+
+
+def test_a_run_may_start_from_the_model_of_another_configuration(grid, data_folder, tmp_path):
+    start = tmp_path / "custom" / "plain" / "seed-1"
+    grid["configurations"]["BAM k=2"] |= {"start": "plain", "pilot": True, "learning_rate": 1e-30}
+    folder = tmp_path / "custom" / "BAM-k=2" / "seed-1"
+    with pytest.raises(ValueError, match=r"needs the model of 'plain', whose run comes first"):
+        run(grid, data_folder.parent, folder, "BAM k=2", seed=1)
+    grid["configurations"]["plain"]["pilot"] = True
+    run(grid, data_folder.parent, start, "plain", seed=1)
+    run(grid, data_folder.parent, folder, "BAM k=2", seed=1)
+    first, second = (load_file(path / "model" / "model.safetensors") for path in (start, folder))
+    for name, weight in first.items():
+        torch.testing.assert_close(second[name], weight, rtol=0, atol=1e-20)
 
 
 @pytest.mark.parametrize("configuration", KINDS)
