@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, GradientState
-from accelerate.utils import send_to_device
+from accelerate.utils import GradientAccumulationPlugin, send_to_device
 from datasets import Dataset
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -44,8 +44,11 @@ def make_accelerator(recipe: Recipe, **options: Any) -> Accelerator:
     AcceleratorState._reset_state()
     GradientState._reset_state()
     precision = "no" if recipe.precision == "fp32" else recipe.precision
-    steps = recipe.gradient_accumulation_steps
-    return Accelerator(gradient_accumulation_steps=steps, mixed_precision=precision, **options)
+    parts = GradientAccumulationPlugin(recipe.gradient_accumulation_steps)  # a number would yield to the environment
+    accelerator = Accelerator(gradient_accumulation_plugin=parts, mixed_precision=precision, **options)
+    if precision == "fp16" and accelerator.device.type == "cpu":
+        raise ValueError("precision='fp16' is not possible on a CPU, where Accelerate would train in fp32; choose fp32.")
+    return accelerator
 
 
 def train(
