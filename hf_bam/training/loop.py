@@ -156,7 +156,7 @@ class Loop:
     def end_if(self, stop: Stop) -> None:
         """Save a checkpoint and raise `Interrupted` if a signal was received, by any process."""
         step = self.state.step
-        number = stop.agreed(self.accelerator, step, self.recipe.logging_steps)
+        number = stop.agreed(self.accelerator, step)
         if not number or step == self.total:  # after the last step there is a checkpoint
             return
         if self.manager.saved != step:
