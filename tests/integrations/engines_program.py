@@ -18,6 +18,7 @@ from torch.distributed.tensor import DTensor
 import hf_bam
 from tests.models import bert
 
+from ..reliability.leaks import tensors
 from .distributed_program import data, share
 
 
@@ -71,6 +72,15 @@ def restore(state, model, optimizer, saved):
     set_state_dict(model, optimizer.optimizer, **found, options=options)
 
 
+def grown(*prepared):
+    """Return by how many tensors this process grows in further steps."""
+    steps(*prepared)
+    before = tensors()
+    for _ in range(3):
+        steps(*prepared)
+    return tensors() - before
+
+
 def main(engine, folder):
     state, model, optimizer = prepared(engine)
     kl = steps(state, model, optimizer)
@@ -83,6 +93,7 @@ def main(engine, folder):
     if state.is_main_process:
         save_file({"kl": torch.tensor(kl), "again": torch.tensor(again)}, folder / f"{engine}.safetensors")
         (folder / f"{engine}.txt").write_text(f"{state.distributed_type.value} {state.num_processes}")
+    assert grown(state, model, optimizer) == 0
     state.end_training()
 
 

@@ -54,7 +54,8 @@ def test_engine(engine, plain, tmp_path):
     models = [hf_bam.from_pretrained(place) for place in (plain / "plain", tmp_path / engine)]
     first, second = (model.state_dict() for model in models)
     assert first.keys() == second.keys()
-    for name, tensor in first.items():
-        if name != "bam_step" or engine != "zero2":  # its optimizer has tensors of its own
-            torch.testing.assert_close(second[name], tensor, rtol=1e-4, atol=1e-5, msg=name)
+    assert second.pop("bam_step") == (0 if engine == "zero2" else first["bam_step"])  # DeepSpeed has own tensors
+    for name, tensor in second.items():
+        if not name.endswith("key.bias"):  # their gradient is 0, so that AdamW follows rounding errors
+            torch.testing.assert_close(tensor, first[name], rtol=1e-4, atol=1e-5, msg=name)
     torch.testing.assert_close(models[1](**classification()).logits, models[0](**classification()).logits)
