@@ -26,7 +26,7 @@ def environment(accelerator: Accelerator) -> str:
 
 
 def slow_precision(accelerator: Accelerator) -> str | None:
-    """Return a warning if the CPU has no instructions for the precision, in which torch then multiplies in plain loops.
+    """Return a warning if the CPU has no instructions for the precision; torch then multiplies in plain loops.
 
     The query is the one that torch asks before it hands a product to oneDNN; builds without it are not warned about.
     """

@@ -49,7 +49,7 @@ def make_accelerator(recipe: Recipe, **options: Any) -> Accelerator:
     parts = GradientAccumulationPlugin(recipe.gradient_accumulation_steps)  # a number would yield to the environment
     accelerator = Accelerator(gradient_accumulation_plugin=parts, mixed_precision=precision, **options)
     if precision == "fp16" and accelerator.device.type == "cpu":
-        raise ValueError("precision='fp16' is not possible on a CPU, where Accelerate would train in fp32; choose fp32.")
+        raise ValueError("precision='fp16' is not possible on a CPU: Accelerate would train in fp32. Choose fp32.")
     return whole(accelerator)
 
 

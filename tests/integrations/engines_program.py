@@ -1,7 +1,7 @@
 """Program of test_engines.py: Accelerate's own engines on two CPU processes, and the same on one.
 
-Trains two steps, saves the state of Accelerate, resumes from it, and saves the model. `accelerate launch` starts it with
-a config of scripts/configs; its arguments are the name of the engine and a folder.
+Trains two steps, saves the state of Accelerate, resumes from it, and saves the model. `accelerate launch` starts it
+with a config of scripts/configs; its arguments are the name of the engine and a folder.
 """
 
 import copy
