@@ -58,4 +58,5 @@ def test_engine(engine, plain, tmp_path):
     for name, tensor in second.items():
         if not name.endswith("key.bias"):  # their gradient is 0, so that AdamW follows rounding errors
             torch.testing.assert_close(tensor, first[name], rtol=1e-4, atol=1e-5, msg=name)
-    torch.testing.assert_close(models[1](**classification()).logits, models[0](**classification()).logits)
+    batch = classification()
+    torch.testing.assert_close(models[1](**batch).logits, models[0](**batch).logits, rtol=1e-3, atol=1e-4)
