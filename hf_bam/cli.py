@@ -102,7 +102,7 @@ def guarded(action: Callable[[list[str]], object], argv: Sequence[str]) -> int:
         _print(f"\n{stop or 'Interrupted.'} Add --resume_from_checkpoint to continue from the last checkpoint.")
         return 128 + getattr(stop, "number", signal.SIGINT)
     except MissingExtraError as error:
-        _print(f"error: {error}")
+        _print(f"error: {error}", error)
         return 2
     except (ValueError, FloatingPointError, OSError, MemoryError, SafetensorError, RuntimeError) as error:
         from torch.distributed import DistError
@@ -117,16 +117,14 @@ def guarded(action: Callable[[list[str]], object], argv: Sequence[str]) -> int:
 
 
 def _print(text: str, error: Exception | None = None) -> None:
-    """Print a message once: an error that all processes raise is that of the main process."""
+    """Print a message of the main process, and an error of any process, except one that the main process raised."""
     rank = os.environ.get("RANK", "0")
     if rank == "0":
         print(text, file=sys.stderr)
     elif error is not None:
-        from accelerate import PartialState
-
         from .training.folder import MainError
 
-        if PartialState._shared_state and not isinstance(error, MainError):
+        if not isinstance(error, MainError):
             print(f"process {rank}: {text}", file=sys.stderr)
 
 

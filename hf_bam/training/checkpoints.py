@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from ..fields import parse_json
 from ..tensors import read, save
+from .files import remove
 
 MANIFEST, VALUES = "manifest.json", "state.json"
 NAME = re.compile(r"step-([0-9]{8,18})")
@@ -99,8 +101,7 @@ class Checkpoints:
         except OSError:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-        if made.folder.exists():  # an incomplete one of the same step
-            shutil.rmtree(made.folder)
+        remove(made.folder)  # an incomplete one of the same step
         temporary.rename(made.folder)
         _flush(self.folder)
         self.prune(step)
@@ -138,7 +139,7 @@ class Checkpoints:
         """Remove checkpoints that a killed process was writing."""
         for entry in self.folder.iterdir() if self.folder.is_dir() else ():
             if UNFINISHED.fullmatch(entry.name):
-                shutil.rmtree(entry)
+                remove(entry)
 
     def prune(self, step: int) -> None:
         """Remove checkpoints that are not needed after this step; later ones are incomplete and will be replaced.
@@ -150,11 +151,15 @@ class Checkpoints:
         best = {checkpoint.best() for checkpoint in latest}
         for checkpoint in found if latest else ():
             if checkpoint not in latest and checkpoint.step not in best:
-                shutil.rmtree(checkpoint.folder)
+                remove(checkpoint.folder)
 
     def clear(self) -> None:
-        """Remove all checkpoints."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove all checkpoints, as far as possible; the folder may be a link, which stays."""
+        for entry in list(self.folder.iterdir()) if self.folder.is_dir() else ():
+            with suppress(OSError):
+                remove(entry)
+        with suppress(OSError):
+            self.folder.rmdir()
 
 
 def _write(folder: Path, tensors: Mapping[str, Tensors], values: Mapping[str, Any]) -> None:

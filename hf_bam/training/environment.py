@@ -11,6 +11,7 @@ from .. import __version__
 
 PACKAGES = ("transformers", "torch", "accelerate", "datasets")
 """Packages on which the numbers of a run depend, beside hf_bam."""
+FASTER = "which may be many times slower than fp32; precision='fp32' (--precision fp32) is likely to be faster here."
 
 
 def environment(accelerator: Accelerator) -> str:
@@ -22,3 +23,15 @@ def environment(accelerator: Accelerator) -> str:
     precision = {"no": "fp32"}.get(accelerator.mixed_precision, accelerator.mixed_precision)
     versions = {"hf_bam": __version__, **{package: version(package) for package in PACKAGES}}
     return ", ".join([processes, precision, *(f"{name} {number}" for name, number in versions.items())])
+
+
+def slow_precision(accelerator: Accelerator) -> str | None:
+    """Return a warning if the CPU has no instructions for the precision; torch then multiplies in plain loops.
+
+    The query is the one that torch asks before it hands a product to oneDNN; builds without it are not warned about.
+    """
+    precision = accelerator.mixed_precision
+    supported = getattr(torch.ops.mkldnn, f"_is_mkldnn_{precision}_supported", None)
+    if accelerator.device.type != "cpu" or supported is None or supported():
+        return None
+    return f"Warning: this CPU has no instructions for {precision}, {FASTER}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -107,3 +108,11 @@ def write_text(path: Path, text: str) -> Path:
     except OSError:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+def remove(part: Path) -> None:
+    """Remove a file, a folder or a link, if there is one."""
+    if part.is_dir() and not part.is_symlink():
+        shutil.rmtree(part)
+    else:
+        part.unlink(missing_ok=True)

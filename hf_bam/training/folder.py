@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
-from .files import read_yaml, write_yaml
+from .files import read_yaml, remove, write_yaml
 from .identity import FREE, MEASURED, check_same
 from .lock import locked
 from .members import FOLDER as ENSEMBLE
@@ -124,18 +123,11 @@ class Folder:
 
     def _begin(self, job: Job, overwrite: bool) -> None:
         for part in (self.path / name for name in PARTS) if overwrite and self.is_used() else ():
-            _remove(part)
+            remove(part)
         self.remove_unfinished()
         write_yaml(self.path / CONFIG, job.to_dict())
 
     def remove_unfinished(self) -> None:
         """Remove what a killed process was writing: hidden files and folders of parts, and of predictions."""
         for part in (*(self.path / f".{name}" for name in PARTS), *(self.path / "predictions").glob(".*")):
-            _remove(part)
-
-
-def _remove(part: Path) -> None:
-    if part.is_dir() and not part.is_symlink():
-        shutil.rmtree(part)
-    else:
-        part.unlink(missing_ok=True)
+            remove(part)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, GradientState
-from accelerate.utils import send_to_device
+from accelerate.utils import DistributedType, GradientAccumulationPlugin, send_to_device
 from datasets import Dataset
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -35,6 +35,8 @@ from .signals import Interrupted, Stop, collected
 from .state import CheckpointManager, State
 
 Batch = dict[str, Tensor]
+SHARDED = (DistributedType.DEEPSPEED, DistributedType.FSDP, DistributedType.MEGATRON_LM)
+"""Ways to train in which a process has a part of the weights or of the optimizer."""
 
 
 def make_accelerator(recipe: Recipe, **options: Any) -> Accelerator:
@@ -44,8 +46,21 @@ def make_accelerator(recipe: Recipe, **options: Any) -> Accelerator:
     AcceleratorState._reset_state()
     GradientState._reset_state()
     precision = "no" if recipe.precision == "fp32" else recipe.precision
-    steps = recipe.gradient_accumulation_steps
-    return Accelerator(gradient_accumulation_steps=steps, mixed_precision=precision, **options)
+    parts = GradientAccumulationPlugin(recipe.gradient_accumulation_steps)  # a number would yield to the environment
+    accelerator = Accelerator(gradient_accumulation_plugin=parts, mixed_precision=precision, **options)
+    if precision == "fp16" and accelerator.device.type == "cpu":
+        raise ValueError("precision='fp16' is not possible on a CPU: Accelerate would train in fp32. Choose fp32.")
+    return whole(accelerator)
+
+
+def whole(accelerator: Accelerator) -> Accelerator:
+    """Return an accelerator whose processes have whole models, as checkpoints and evaluations need them."""
+    if accelerator.distributed_type in SHARDED:
+        raise ValueError(
+            f"Runs of hf-bam train with one process or DDP, not with {accelerator.distributed_type.value}: start them "
+            "without that config, or use Trainer or a loop of your own (docs/howto/distributed.md)."
+        )
+    return accelerator
 
 
 def train(
@@ -89,7 +104,7 @@ class Loop:
         about: dict[str, Any] | None = None,
         log: Log = print,
     ) -> None:
-        accelerator = accelerator or make_accelerator(recipe)
+        accelerator = whole(accelerator) if accelerator else make_accelerator(recipe)
         self.features, self.collator, self.recipe, self.folder = features, collator, recipe, folder
         self.accelerator, self.best_model, self.seed, self.log = accelerator, best_model, seed, log
         processes, parts = accelerator.num_processes, recipe.gradient_accumulation_steps
@@ -153,7 +168,7 @@ class Loop:
     def end_if(self, stop: Stop) -> None:
         """Save a checkpoint and raise `Interrupted` if a signal was received, by any process."""
         step = self.state.step
-        number = stop.agreed(self.accelerator, step, self.recipe.logging_steps)
+        number = stop.agreed(self.accelerator, step)
         if not number or step == self.total:  # after the last step there is a checkpoint
             return
         if self.manager.saved != step:

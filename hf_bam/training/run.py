@@ -22,7 +22,7 @@ from .assessment import Assessment
 from .batching import padding
 from .building import build
 from .checkpoints import Checkpoints
-from .environment import environment
+from .environment import environment, slow_precision
 from .evaluation import BestModelTracker, Evaluator, holdout_split, subsample
 from .files import write_json
 from .folder import Folder, on_main
@@ -194,7 +194,8 @@ class Run:
             about={name: self.job.to_dict()[name] for name in fixed} | {"data": self.identity["data"]},
             log=self.log,
         )
-        self.log(f"{environment(self.accelerator)}\n{self.describe(loop)}")
+        lines = environment(self.accelerator), slow_precision(self.accelerator), self.describe(loop)
+        self.log("\n".join(filter(None, lines)))
         Folder(self.folder).begin(self.job, overwrite)
         self.accelerator.init_trackers("hf_bam", {key: str(value) for key, value in self.job.to_dict().items()})
         start = time.perf_counter()

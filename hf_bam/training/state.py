@@ -89,9 +89,9 @@ class CheckpointManager:
     def resume(self) -> bool:
         """Load the last complete checkpoint and return whether there is one; check all of it before loading."""
         checkpoint = self.checkpoints.last()
+        self.checkpoints.warn()
         if checkpoint is None:
             return False
-        self.checkpoints.warn()
         values = checkpoint.values()
         state = self._check(checkpoint, values)
         self._best_weights(state)

@@ -1,13 +1,16 @@
 """Program of test_engines.py: Accelerate's own engines on two CPU processes, and the same on one.
 
-Trains two steps, saves the state of Accelerate, resumes from it, and saves the model.
+Trains two steps, saves the state of Accelerate, resumes from it, and saves the model. `accelerate launch` starts it
+with a config of scripts/configs; its arguments are the name of the engine and a folder.
 """
 
 import copy
+import sys
+from pathlib import Path
 
 import torch
 from accelerate import Accelerator, PartialState
-from accelerate.utils import DeepSpeedPlugin, DistributedType, FullyShardedDataParallelPlugin
+from accelerate.utils import DistributedType
 from safetensors.torch import save_file
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.distributed.tensor import DTensor
@@ -15,32 +18,24 @@ from torch.distributed.tensor import DTensor
 import hf_bam
 from tests.models import bert
 
+from ..reliability.leaks import tensors
 from .distributed_program import data, share
 
 
-def accelerator(engine):
-    if engine == "fsdp2":
-        plugin = FullyShardedDataParallelPlugin(
-            fsdp_version=2,
-            auto_wrap_policy="transformer_based_wrap",
-            transformer_cls_names_to_wrap=["BertLayer"],
-            reshard_after_forward=True,
-            state_dict_type="SHARDED_STATE_DICT",
-        )
-        made = Accelerator(cpu=True, fsdp_plugin=plugin)
-        if made.num_processes > 1:  # on a CPU Accelerate ignores the plugin, unless it is told that this is FSDP
-            PartialState._shared_state["distributed_type"] = DistributedType.FSDP
-            made.state.distributed_type, made.state.fsdp_plugin = DistributedType.FSDP, plugin
-        return made
+def connect(engine):
+    """Connect the processes by gloo, which Accelerate chooses neither for DeepSpeed nor for FSDP."""
+    if engine == "fsdp2":  # on a CPU Accelerate ignores its plugin, unless it is told that these are GPUs
+        PartialState(cpu=True)
+        PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+    elif engine == "zero2":
+        PartialState(backend="gloo")
+
+
+def prepared(engine):
+    connect(engine)
+    state = Accelerator(cpu=engine == "plain")
     if engine == "zero2":
-        plugin = DeepSpeedPlugin(zero_stage=2, gradient_accumulation_steps=1, gradient_clipping=1.0)
-        plugin.deepspeed_config["train_micro_batch_size_per_gpu"] = 4
-        return Accelerator(deepspeed_plugin=plugin, mixed_precision="no")
-    return Accelerator(cpu=True)
-
-
-def prepared(engine, folder):
-    state = accelerator(engine)
+        state.deepspeed_plugin.deepspeed_config["train_micro_batch_size_per_gpu"] = 4
     torch.manual_seed(0)
     model = hf_bam.patch(bert(), k=1e8, beta=1.0, kl_weight=0.5).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -77,8 +72,17 @@ def restore(state, model, optimizer, saved):
     set_state_dict(model, optimizer.optimizer, **found, options=options)
 
 
+def grown(*prepared):
+    """Return by how many tensors this process grows in further steps."""
+    steps(*prepared)
+    before = tensors()
+    for _ in range(3):
+        steps(*prepared)
+    return tensors() - before
+
+
 def main(engine, folder):
-    state, model, optimizer = prepared(engine, folder)
+    state, model, optimizer = prepared(engine)
     kl = steps(state, model, optimizer)
     saved = checkpoint(state, model, optimizer, folder / f"{engine} state")
     kl += steps(state, model, optimizer)
@@ -88,5 +92,10 @@ def main(engine, folder):
     bare.save_pretrained(folder / engine, state_dict=weights, is_main_process=state.is_main_process)
     if state.is_main_process:
         save_file({"kl": torch.tensor(kl), "again": torch.tensor(again)}, folder / f"{engine}.safetensors")
-    print(engine, state.distributed_type, state.num_processes, kl, again, flush=True)
+        (folder / f"{engine}.txt").write_text(f"{state.distributed_type.value} {state.num_processes}")
+    assert grown(state, model, optimizer) == 0
     state.end_training()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

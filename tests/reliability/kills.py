@@ -105,7 +105,9 @@ class Runs:
         if child == 0:
             os._exit(self._run(name, at, number, count))
         if delay:
-            time.sleep(delay)
+            end, options = time.monotonic() + delay, os.WEXITED | os.WNOHANG | os.WNOWAIT
+            while time.monotonic() < end and os.waitid(os.P_PID, child, options) is None:
+                time.sleep(0.01)
             os.kill(child, number)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 

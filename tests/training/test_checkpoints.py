@@ -141,6 +141,32 @@ def test_other_files_are_passed_over(checkpoints, caplog):
     assert (checkpoints.folder / "notes.txt").exists()
 
 
+def test_links(checkpoints, tmp_path):
+    """To other disks, for instance: what they lead to stays."""
+    for step in (1, 2):
+        save(checkpoints, step)
+    for name, step in (("elsewhere", 1), ("unfinished", None)):
+        place = tmp_path / name
+        (place / "file").mkdir(parents=True) if step is None else checkpoints.at(step).folder.rename(place)
+    checkpoints.at(1).folder.symlink_to(tmp_path / "elsewhere")
+    (checkpoints.folder / ".step-00000007").symlink_to(tmp_path / "unfinished")
+    (checkpoints.folder / ".step-00000008").touch()
+    save(checkpoints, 3)
+    assert [entry.name for entry in sorted(checkpoints.folder.iterdir())] == ["step-00000002", "step-00000003"]
+    assert (tmp_path / "elsewhere" / "state.json").exists()
+    assert (tmp_path / "unfinished" / "file").exists()
+
+
+def test_a_folder_that_is_a_link_is_emptied(checkpoints, tmp_path):
+    (tmp_path / "disk").mkdir()
+    checkpoints.folder.symlink_to(tmp_path / "disk")
+    save(checkpoints, 1)
+    checkpoints.clear()
+    assert list((tmp_path / "disk").iterdir()) == []
+    save(checkpoints, 2)
+    assert checkpoints.last().step == 2
+
+
 def test_a_full_disk_leaves_nothing(checkpoints):
     save(checkpoints, 1)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -1,5 +1,9 @@
 """Two processes (gloo) train as one process does."""
 
+import contextlib
+import os
+import signal
+
 import pytest
 import torch
 from accelerate import PartialState
@@ -7,6 +11,7 @@ from accelerate import PartialState
 from hf_bam.cli import main
 from hf_bam.training import BestModelTracker, Recipe, train
 from hf_bam.training.checkpoints import Checkpoints
+from hf_bam.training.signals import Interrupted
 
 from ..processes import launch
 from .cases import NO_DROPOUT, classifier, collate, examples, pairs, same, translator, weights
@@ -50,6 +55,13 @@ def work(folder, custom):
             model := classifier(), examples(), collate, RECIPE, folder / "stopped", best_model=best_model, resume=True
         )
         save_weights(model, folder / "stopped.pt")
+    signalled, rare = folder / "signalled", RECIPE.replace(logging_steps=1000)
+    try:
+        train(classifier(), examples(), signalling_at(7), rare, signalled, best_model=best_model)
+    except Interrupted as stop:
+        (folder / f"signal{PartialState().process_index}").write_text(f"{stop.number} {stop}")
+        train(model := classifier(), examples(), collate, rare, signalled, best_model=best_model, resume=True)
+        save_weights(model, folder / "signalled.pt")
     used = folder / "used"
     used.mkdir(exist_ok=True)
     (used / "log.jsonl").touch()
@@ -62,6 +74,27 @@ def work(folder, custom):
         )
         == 0
     )
+
+
+def lose(folder, custom):
+    """Run a command that finds no data in the second process, while the first one waits for it."""
+    rank = os.environ["RANK"]
+    with open(folder / f"errors{rank}", "w") as file, contextlib.redirect_stderr(file):
+        missing = ["--data_dir", "nowhere"] if rank == "1" else []
+        assert main(["custom", *custom, *SHORT, "--output", str(folder / "lost"), *missing]) == 2
+
+
+def signalling_at(batch):
+    """Return a collator that sends SIGTERM to the second process at a batch, twice."""
+    left = iter(range(batch))
+
+    def collator(features):
+        if next(left, None) is None and PartialState().process_index == 1:
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGTERM)
+        return collate(features)
+
+    return collator
 
 
 def save_weights(model, path):
@@ -77,6 +110,7 @@ def read(path):
 def folder(custom, tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
     launch(2, work, folder, custom)
+    launch(2, lose, folder, custom)
     return folder
 
 
@@ -101,6 +135,28 @@ def test_noise(folder):
 def test_resume(folder):
     for one, other in zip(read(folder / "noisy.pt"), read(folder / "stopped.pt"), strict=True):
         assert same(one, other)
+
+
+def test_a_signal_to_one_process_ends_both_with_a_checkpoint(folder):
+    """Long before the next line of the log."""
+    text = "Interrupted after step 4, of which there is a checkpoint."
+    assert [(folder / f"signal{rank}").read_text() for rank in range(2)] == [f"{signal.SIGTERM} {text}"] * 2
+    for one, other in zip(read(folder / "noisy.pt"), read(folder / "signalled.pt"), strict=True):
+        assert same(one, other)
+
+
+def test_an_error_of_one_process_is_printed(folder):
+    one, other = ((folder / f"errors{rank}").read_text().strip().splitlines()[-1] for rank in range(2))
+    assert one == "error: the connection to another process is lost"
+    assert other.startswith("process 1: error: ")
+    assert "nowhere" in other
+
+
+def test_an_error_before_the_processes_are_connected(monkeypatch, capsys):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr(PartialState, "_shared_state", {})
+    assert main(["custom", "--text_column", "text", "--label_column", "label", "--lr", "0"]) == 2
+    assert capsys.readouterr().err.startswith("process 1: error: Recipe.learning_rate=0")
 
 
 def test_a_whole_run(folder):

@@ -3,11 +3,13 @@
 import json
 from importlib.metadata import version
 
+import pytest
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from accelerate.tracking import GeneralTracker, on_main_process
 
-from hf_bam.training.environment import environment
+from hf_bam.training.environment import environment, slow_precision
 from hf_bam.training.logger import RunLogger
 
 
@@ -58,3 +60,13 @@ def test_the_header_names_device_processes_and_versions():
     assert text.startswith("1 process on cpu (")
     assert f"transformers {version('transformers')}" in text
     assert f"torch {torch.__version__}" in text
+
+
+@pytest.mark.parametrize("precision", ["no", "bf16"])
+def test_the_header_warns_of_a_precision_that_the_cpu_does_not_have(precision):
+    AcceleratorState._reset_state()
+    text = slow_precision(Accelerator(cpu=True, mixed_precision=precision))
+    AcceleratorState._reset_state()
+    slow = precision == "bf16" and torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2")
+    assert (text is not None) == slow
+    assert text is None or text.startswith("Warning: this CPU has no instructions for bf16, ")

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from accelerate.utils import DistributedType
 
 from hf_bam.training import BestModelTracker, Recipe, train
 
@@ -175,3 +178,31 @@ def test_mixed_precision(tmp_path):
     assert log(tmp_path)[-1]["loss"] > 0
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     assert model.forward.__func__ is forward
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="of a CPU")
+def test_a_precision_that_would_not_be_used(tmp_path):
+    with pytest.raises(ValueError, match="precision='fp16' is not possible on a CPU"):
+        train(classifier(), examples(), collate, RECIPE.replace(precision="fp16"), tmp_path)
+
+
+@pytest.mark.parametrize("kind", [DistributedType.FSDP, DistributedType.DEEPSPEED])
+def test_sharded_models(kind, tmp_path):
+    accelerator = Accelerator(cpu=True)
+    accelerator.state.distributed_type = kind
+    try:
+        with pytest.raises(ValueError, match=f"one process or DDP, not with {kind.value}: "):
+            train(classifier(), examples(), collate, RECIPE, tmp_path, accelerator=accelerator)
+    finally:
+        AcceleratorState._reset_state(reset_partial_state=True)
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_accumulation_is_that_of_the_recipe(tmp_path, monkeypatch):
+    """`accelerate launch` sets a number of its own."""
+    recipe, found = RECIPE.replace(gradient_accumulation_steps=2), []
+    for steps in ("1", "2"):
+        monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", steps)
+        train(model := classifier(), examples(), collate, recipe, tmp_path / steps)
+        found.append(weights(model))
+    assert same(*found)

@@ -3,10 +3,12 @@
 import os
 import signal
 import threading
+import time
 
 import pytest
 
-from hf_bam.training.signals import Interrupted, collected
+from hf_bam.training import signals
+from hf_bam.training.signals import Interrupted, collected, interrupting
 
 from .cases import collate
 from .test_resume import check, go, uninterrupted  # noqa: F401  (a fixture)
@@ -36,12 +38,31 @@ def test_a_checkpoint_is_saved(number, tmp_path, uninterrupted):  # noqa: F811
     assert (tmp_path / last).read_bytes() == (uninterrupted[0] / last).read_bytes()
 
 
-def test_the_second_signal_ends_at_once():
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_signals_that_arrive_together_are_one(first):
+    """A cluster sends SIGTERM to `torchrun` and to its processes, to which `torchrun` sends it again."""
     with collected() as stop:
+        for number in (first, signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        assert stop.number == first
+
+
+def test_a_later_interrupt_ends_at_once(monkeypatch):
+    monkeypatch.setattr(signals, "TOGETHER", 0.05)
+    with collected() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.number == signal.SIGTERM
         with pytest.raises(Interrupted):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_the_end_of_a_run_is_not_interrupted_twice():
+    with interrupting():
+        with pytest.raises(Interrupted):
             os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_handlers_are_restored():

@@ -161,3 +161,11 @@ def test_other_frozen_weights(tmp_path):
     with pytest.raises(ValueError, match="was made with frozen='"):
         go(tmp_path, make(0.1), resume=True)
     assert go(tmp_path, make(), resume=True).step == 6
+
+
+def test_only_damaged_checkpoints(folder, caplog):
+    """The run begins again, and says so."""
+    for checkpoint in (folder / "checkpoints").iterdir():
+        (checkpoint / "state.json").write_text("{")
+    assert go(folder, resume=True).step == 6
+    assert "step-00000004 is damaged or incomplete and is passed over" in caplog.text
