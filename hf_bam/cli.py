@@ -43,8 +43,8 @@ Finetune a model with Bayesian attention, evaluate it and measure its uncertaint
   hf-bam predict --model_name_or_path out/mrpc/model --input my.csv --output predictions.csv
   hf-bam demo --model_name_or_path out/mrpc/model
 
-Commands: {commands}. `hf-bam COMMAND --help` lists the options of a command,
-`hf-bam --version` shows the version.
+Commands: {commands}.
+`hf-bam COMMAND --help` lists the options of a command, `hf-bam --version` shows the version.
 """
 
 

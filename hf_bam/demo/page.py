@@ -89,7 +89,8 @@ def make_page(session: Session, *, title: str | None = None, examples: Sequence[
                     for number, (label, lines) in enumerate(fields)
                 ]
                 samples = gr.Slider(
-                    *SAMPLES,
+                    SAMPLES[0],
+                    max(SAMPLES[1], session.predictor.settings.num_samples),
                     session.predictor.settings.num_samples,
                     step=1,
                     label="Samples",
