@@ -43,8 +43,8 @@ Finetune a model with Bayesian attention, evaluate it and measure its uncertaint
   hf-bam predict --model_name_or_path out/mrpc/model --input my.csv --output predictions.csv
   hf-bam demo --model_name_or_path out/mrpc/model
 
-Commands: {commands}. `hf-bam COMMAND --help` lists the options of a command,
-`hf-bam --version` shows the version.
+Commands: {commands}.
+`hf-bam COMMAND --help` lists the options of a command, `hf-bam --version` shows the version.
 """
 
 
@@ -68,7 +68,8 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> int:
             return 2
         print(HELP.format(commands=known))
         return 0 if command else 2
-    return guarded(lambda options: start(command, options, prog or f"hf-bam {command}"), rest)
+    resumes = command not in ("graph", "evaluate", "predict", "demo")
+    return guarded(lambda options: start(command, options, prog or f"hf-bam {command}"), rest, resumes)
 
 
 def start(command: str, argv: Sequence[str], prog: str) -> None:
@@ -89,8 +90,12 @@ def start(command: str, argv: Sequence[str], prog: str) -> None:
     PartialState().destroy_process_group()
 
 
-def guarded(action: Callable[[list[str]], object], argv: Sequence[str]) -> int:
-    """Run an action without messages of libraries; print an error as one line, unless `--debug` is given."""
+def guarded(action: Callable[[list[str]], object], argv: Sequence[str], resumes: bool = True) -> int:
+    """Run an action without messages of libraries; print an error as one line, unless `--debug` is given.
+
+    Args:
+        resumes: the action can resume after an interruption.
+    """
     try:
         check_extra("train", "hf-bam")
         from .training.signals import interrupting
@@ -99,7 +104,8 @@ def guarded(action: Callable[[list[str]], object], argv: Sequence[str]) -> int:
         with interrupting():
             action([_underscored(argument) for argument in argv])
     except KeyboardInterrupt as stop:
-        _print(f"\n{stop or 'Interrupted.'} Add --resume_from_checkpoint to continue from the last checkpoint.")
+        hint = " Add --resume_from_checkpoint to continue from the last checkpoint." if resumes else ""
+        _print(f"\n{stop or 'Interrupted.'}{hint}")
         return 128 + getattr(stop, "number", signal.SIGINT)
     except MissingExtraError as error:
         _print(f"error: {error}", error)

@@ -25,4 +25,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main, sys.argv[1:]))
+    sys.exit(guarded(main, sys.argv[1:], resumes=False))

@@ -35,6 +35,11 @@ EXAMPLES: dict[str, list[list[str]]] = {
     "generation": [["The old house stands near the river."]],
 }
 EMPTY = '<div class="bam-empty">The prediction and its uncertainty appear here.</div>'
+SCROLL = """() => {
+  const output = document.getElementById("bam-output");
+  if (output.getBoundingClientRect().top > window.innerHeight / 2) output.scrollIntoView({behavior: "smooth"});
+}"""
+"""On a narrow screen the prediction is below the form."""
 ABOUT = "Predictions with their uncertainty"
 
 
@@ -89,7 +94,8 @@ def make_page(session: Session, *, title: str | None = None, examples: Sequence[
                     for number, (label, lines) in enumerate(fields)
                 ]
                 samples = gr.Slider(
-                    *SAMPLES,
+                    SAMPLES[0],
+                    max(SAMPLES[1], session.predictor.settings.num_samples),
                     session.predictor.settings.num_samples,
                     step=1,
                     label="Samples",
@@ -120,8 +126,10 @@ def make_page(session: Session, *, title: str | None = None, examples: Sequence[
                 raise gr.Error(str(error)) from error
 
         inputs = [*texts, samples, noise]
-        for trigger in (button.click, texts[0].submit, samples.release, noise.release):
-            trigger(predict, inputs, output, api_name="predict" if trigger is button.click else False)
+        done = button.click(predict, inputs, output, api_name="predict")
+        done.then(None, js=SCROLL)
+        for trigger in (texts[0].submit, samples.release, noise.release):
+            trigger(predict, inputs, output, api_name=False)
     return page
 
 

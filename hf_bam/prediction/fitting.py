@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -64,17 +64,28 @@ def classes_of(predictor: Predictor[Any], texts: list[Text], labels: Iterable[in
     return np.zeros(len(texts), dtype=int)
 
 
-def fit_conformal(predictor: Predictor[Any], texts: list[Text], labels: Iterable[Any], alpha: float) -> dict[str, Any]:
-    """Return the fitted part of a calibration by its name; see `Predictor.conformal`."""
+def fit_conformal(
+    predictor: Predictor[Any],
+    texts: list[Text],
+    labels: Iterable[Any],
+    alpha: float,
+    results: Sequence[Any] | None = None,
+) -> dict[str, Any]:
+    """Return the fitted part of a calibration by its name; see `Predictor.conformal`.
+
+    Args:
+        results: those of the predictor for the texts, if they are known.
+    """
     check_rate("alpha", alpha, len(texts))
     if predictor.head_name == "regression":
         targets = numbers(labels, len(texts))
-        results = predictor(texts)
+        results = predictor(texts) if results is None else results
         mean, std = (np.array([getattr(result, name) for result in results]) for name in ("value", "std"))
         fit = IntervalFit.fit(targets, mean, std, alpha)
         return {"intervals": Intervals(fit.threshold, fit.offset, alpha)}
     check_classification(predictor, "conformal", " or 'regression'")
-    truth, results = label_indices(labels, predictor.label_names, len(texts)), predictor(texts)
+    truth = label_indices(labels, predictor.label_names, len(texts))
+    results = predictor(texts) if results is None else results
     probabilities = np.array([result.samples.mean(axis=0) for result in results])
     seed = new_seed() if predictor.settings.seed is None else predictor.settings.seed
     uniform = np.array([content_uniform(seed, text) for text in texts])

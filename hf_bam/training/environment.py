@@ -17,9 +17,9 @@ FASTER = "which may be many times slower than fp32; precision='fp32' (--precisio
 def environment(accelerator: Accelerator) -> str:
     """Return device, number of processes, precision and versions on one line."""
     device = accelerator.device
-    unit = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} threads"
+    unit = torch.cuda.get_device_name(device) if device.type == "cuda" else _number(torch.get_num_threads(), "thread")
     count = accelerator.num_processes
-    processes = f"{count} process{'es' if count > 1 else ''} on {device.type} ({unit})"
+    processes = f"{_number(count, 'process', 'es')} on {device.type} ({unit})"
     precision = {"no": "fp32"}.get(accelerator.mixed_precision, accelerator.mixed_precision)
     versions = {"hf_bam": __version__, **{package: version(package) for package in PACKAGES}}
     return ", ".join([processes, precision, *(f"{name} {number}" for name, number in versions.items())])
@@ -35,3 +35,7 @@ def slow_precision(accelerator: Accelerator) -> str | None:
     if accelerator.device.type != "cpu" or supported is None or supported():
         return None
     return f"Warning: this CPU has no instructions for {precision}, {FASTER}"
+
+
+def _number(count: int, noun: str, plural: str = "s") -> str:
+    return f"{count} {noun}{plural if count > 1 else ''}"

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..evaluation.comparison import Predicted
 from ..prediction import Calibration, Plain, Predictor, Sampler
 from ..prediction.calibration import NoveltyFit
+from ..prediction.defaults import longest
 from ..tasks.base import Task
 from .recipe import Recipe
 
@@ -44,8 +45,8 @@ def make_predictor(
     task: Task, sampler: Sampler, tokenizer: PreTrainedTokenizerBase, recipe: Recipe, **options: Any
 ) -> Predictor:
     """Return a predictor with the settings of the task and the recipe; `options` take precedence."""
-    limit = task.input_length(recipe.max_length, tokenizer)
-    settings = {"num_samples": recipe.num_samples, "max_length": limit, **task.predictor_options, **options}
+    limit = min(task.input_length(recipe.max_length, tokenizer), longest(sampler.model, tokenizer))
+    settings = {"num_samples": max(1, recipe.num_samples), "max_length": limit, **task.predictor_options, **options}
     return Predictor(sampler, tokenizer, **settings)
 
 

@@ -20,6 +20,7 @@ MEASURED = frozenset({"num_samples", "uncertainty_rows"})
 """Fields of a recipe that change the results, but not the weights."""
 FREE = MEASURED | {
     "dataloader_num_workers",
+    "fit_rows",
     "logging_steps",
     "per_device_eval_batch_size",
     "save_steps",

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from .. import is_patched, push_to_hub
 from ..evaluation import tables
@@ -18,7 +18,7 @@ from ..integrations.eval_results import METRICS, HubScore, eval_results_yaml
 from ..integrations.hub import write_attachments
 from ..tasks.base import Task
 from .building import PACKAGED_FROM
-from .results import Result
+from .results import Result, Trained
 from .settings import Job
 from .uncertainty import Uncertainty
 
@@ -32,6 +32,7 @@ NO_EFFECT = (
     "dataloader_num_workers",
     "eval_limit",
     "num_samples",
+    "fit_rows",
 )
 """Settings of a run that have no effect on the weights of the model."""
 OFF_AT_ZERO = ("consistency", "ensemble_checkpoints")
@@ -57,12 +58,12 @@ def about(job: Job, name: str) -> dict[str, Any]:
     return {"model": job.model_name_or_path, "attention": job.attention, "data": data, "seed": job.seed}
 
 
-def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, card: Card | None, folder: Path) -> None:
-    """Save the model, its tokenizer and its card for `from_pretrained`."""
+def save_model(trained: Trained, card: Card | None, folder: Path) -> None:
+    """Save the model, its tokenizer, what was fitted, and its card for `from_pretrained`."""
 
     def write(unfinished: Path) -> None:
-        model.save_pretrained(unfinished)
-        tokenizer.save_pretrained(unfinished)
+        (trained.predictor or trained.model).save_pretrained(unfinished)
+        trained.tokenizer.save_pretrained(unfinished)
         if card is not None:
             card.write(unfinished)
 
@@ -111,6 +112,7 @@ def card(
     """
     if not is_patched(model):
         return None
+    predictor = None if result.trained is None else result.trained.predictor
     parts = [f"### {name}\n\n{tables.as_markdown(table)}" for name, table in result.uncertainty.items()]
     metrics = {f"{name} {score}": value for name, own in result.scores.items() for score, value in own.items()}
     scores = hub_scores(result, job, task)
@@ -126,6 +128,7 @@ def card(
         training=training_settings(job),
         scores=scores,
         pairs=reads_pairs(result, task),
+        calibration=None if predictor is None else predictor.describe(),
     )
     date = f"{datetime.now(timezone.utc):%Y-%m-%d}"
     return Card(str(text), figures, eval_results_yaml(scores, date, "mean attention, hf_bam"))
@@ -172,10 +175,12 @@ def reads_pairs(result: Result, task: Task) -> bool:
     return isinstance(task.inputs(rows.select([0]))[0], tuple) if len(rows) else False
 
 
-def push(model: Any, tokenizer: PreTrainedTokenizerBase, repo_id: str, made: Card | None) -> str:
-    """Upload the model, its tokenizer and its card with its files, and return their address."""
+def push(trained: Trained, repo_id: str, made: Card | None) -> str:
+    """Upload the model, its tokenizer, what was fitted and its card with its files, and return their address."""
+    model: Any = trained.model
     if made is not None:
         files: dict[str, Any] = {"figures": made.figures, "eval_results": made.eval_results}
-        return push_to_hub(model, repo_id, tokenizer=tokenizer, card=made.text, **files)
-    tokenizer.push_to_hub(repo_id)
+        fitted: dict[str, Any] = {"predictor": trained.predictor, "tokenizer": trained.tokenizer}
+        return push_to_hub(model, repo_id, card=made.text, **fitted, **files)
+    trained.tokenizer.push_to_hub(repo_id)
     return str(model.push_to_hub(repo_id))

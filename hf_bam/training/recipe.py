@@ -82,6 +82,9 @@ class Recipe:
     """Samples per input when the uncertainty of the trained model is measured. 0: do not measure it."""
     uncertainty_rows: int | None = setting(None, least=1)
     """Rows of each evaluation set on which the uncertainty is measured. none: all rows."""
+    fit_rows: int = setting(3000, least=0)
+    """Training rows to which the novelty of inputs is fitted at the end, for the model that is saved. Temperature, and
+    prediction sets or intervals, are fitted to the first evaluation set. 0, or num_samples of 0: fit nothing."""
     dataloader_num_workers: int = setting(0, least=0, most=1024)
     """Data loader processes for each training process."""
     lora_rank: int = setting(8, least=1, most=2**16)

@@ -12,6 +12,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..fields import parse_json
+from ..prediction import Predictor
 from ..tasks.base import Data
 from .compatibility import RESULTS, present_names
 from .files import write_json
@@ -22,12 +23,13 @@ FILE = "results.json"
 
 @dataclass
 class Trained:
-    """Objects of a finished run: model, tokenizer, data, and uncertainty by set."""
+    """Objects of a finished run: model, tokenizer, data, uncertainty by set, and the predictor if one was fitted."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     data: Data
     uncertainty: dict[str, Uncertainty]
+    predictor: Predictor[Any] | None = None
 
 
 @dataclass

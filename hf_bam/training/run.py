@@ -25,6 +25,7 @@ from .checkpoints import Checkpoints
 from .environment import environment, slow_precision
 from .evaluation import BestModelTracker, Evaluator, holdout_split, subsample
 from .files import write_json
+from .fits import fit_novelty
 from .folder import Folder, on_main
 from .identity import check_same, comparable, fingerprint
 from .logger import Log
@@ -120,18 +121,26 @@ class Run:
             on_main(partial(publishing.replace_folder, self.folder / "adapter", model.save_pretrained))
             model = model.merge_and_unload()
         assessment = Assessment(self.evaluator, model, self.folder / "predictions", self.log)
+        fits = bool(self.recipe.num_samples and self.recipe.fit_rows)
+        name, predictor = next(iter(data.evaluation)), None
+        held_out = data.evaluation[name]
+        if fits:
+            self.evaluator.novelty = fit_novelty(self.evaluator, model, data.train, held_out, self.log)
         scores, found = assessment.scores(data.evaluation, data.test), dict[str, Uncertainty]()
         length, folder = self.recipe.max_length, self.folder / "predictions"
         further = on_main(lambda: self.task.finish(model, tokenizer, data, length, folder))
         if further:
             self.log(f"\n{tables.as_text(score_rows(further))}")
-            scores = {name: own | further.get(name, {}) for name, own in scores.items()}
+            scores = {part: own | further.get(part, {}) for part, own in scores.items()}
         if self.recipe.num_samples:
-            found = assessment.uncertainty(data.evaluation, data.ood, members=self.members.load(model))
+            options = {"members": self.members.load(model), "novelty": self.evaluator.novelty if data.ood else None}
+            found = assessment.uncertainty(data.evaluation, data.ood, **options)
+        if fits:
+            predictor = assessment.fit(name, held_out, found[name])
         assessment.write({**data.evaluation, **data.test}, found)
         final = {f"{part}/{name}": value for part, own in scores.items() for name, value in own.items()}
         self.accelerator.log(final, step=about["steps"])
-        trained = Trained(model, tokenizer, data, found)
+        trained = Trained(model, tokenizer, data, found, predictor)
         tables_by_set = {name: found.table for name, found in trained.uncertainty.items()}
         result = Result(self.task.name, self.folder, scores, tables_by_set, about, trained)
         on_main(lambda: self.publish(result, trained, report, hub_model_id))
@@ -223,9 +232,9 @@ class Run:
         """Write report, model and card, and last the results, which mark the run as finished."""
         pages = publishing.write_reports(trained.uncertainty, self.folder / "report", self.job) if report else []
         card = publishing.card(result, trained.model, self.job, self.task, hub_model_id, pages)
-        publishing.save_model(trained.model, trained.tokenizer, card, self.folder / "model")
+        publishing.save_model(trained, card, self.folder / "model")
         if hub_model_id is not None:
-            self.log(f"\nPushed to {publishing.push(trained.model, trained.tokenizer, hub_model_id, card)}")
+            self.log(f"\nPushed to {publishing.push(trained, hub_model_id, card)}")
         for folder in self.members.folders:
             trained.tokenizer.save_pretrained(folder)
         written = [result.write(), self.folder / "model", *self.members.folders, *pages]

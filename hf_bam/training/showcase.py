@@ -62,6 +62,8 @@ def show(job: Job, output: Path, examples: Sequence[str] = EXAMPLES, log: Log = 
     """
     predictors, texts = train_both(job, output, log)
     ood = [text for own in texts.others.values() for text in own]
+    numbers = [len(texts.held_out[0]), len(texts.test[0]), len(ood)]
+    log(f"\n{len(predictors)} methods predict {sum(numbers)} sentences: held-out, test and other domains ...")
     comparison = with_temperatures(compare(predictors, *texts.test, ood=ood, held_out=texts.held_out))
     log(f"\n--- all methods on the same {len(comparison.labels)} sentences of the test set ---")
     log(f"{tables.as_text(showcase.method_rows(comparison))}\n\n{showcase.against(comparison, 'plain')}")

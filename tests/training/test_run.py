@@ -65,7 +65,7 @@ def test_prediction_files_have_the_uncertainty_of_the_samples(bayesian, data_fol
     for name, number in {"validation": 14, "test": 2}.items():
         lines = (bayesian / "predictions" / f"{name}.jsonl").read_text().splitlines()
         found = [json.loads(line) for line in lines]
-        assert list(found[0]) == [*columns, "num_samples", "truncated"]
+        assert list(found[0]) == [*columns, "prediction_set", "num_samples", "truncated"]
         want = predictor([row["text"] for row in found])
         assert len(want) == number
         assert [row["prediction"] for row in found] == [result.label for result in want]

@@ -138,6 +138,10 @@ class Head(ABC):
             return {name: as_array(x[0]) for name, x in features_of(drawn).items()}
         return stacked(self.features(batch))
 
+    def fitted(self, batch: Sequence[Any], results: list[Any]) -> list[Any]:
+        """Return earlier results of the batch, of temperature 1, with the temperature and the fits of this head."""
+        return results
+
     def alignments(self, inputs: Inputs, samples: Array | None) -> list[Array | None]:
         """Return the samples of a latent alignment for every input, (S, T, tokens of the input).
 

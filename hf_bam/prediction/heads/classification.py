@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...evaluation.conformal import prediction_sets
 from ...evaluation.ood import class_scores
+from ...evaluation.temperature import apply_temperature
 from ..adaptive import decide_early, schedule
 from ..batched import Inputs
 from ..inputs import Text, content_uniform
@@ -74,6 +75,17 @@ class SequenceClassification(Head):
             Classification.make(one, label=labels[int(x.mean(axis=0).argmax())], truncated=cut, samples=x, **fields)
             for one, x, cut, fields in zip(own, samples, truncated, more, strict=True)
         ]
+        return self.with_guarantees(batch, results)
+
+    def fitted(self, batch: Sequence[Text], results: list[Classification]) -> list[Classification]:
+        temperature, labels = self.settings.temperature, self.labels
+        if temperature != 1:
+            parts = [apply_temperature(result.samples[:, None], temperature) for result in results]
+            own = [uncertainties(x, self.settings.threshold, self.settings.paired)[0] for x in parts]
+            results = [
+                replace(result, **vars(one), samples=x[:, 0], label=labels[int(x.mean(axis=(0, 1)).argmax())])
+                for result, one, x in zip(results, own, parts, strict=True)
+            ]
         return self.with_guarantees(batch, results)
 
     def with_guarantees(self, batch: Sequence[Text], results: list[Classification]) -> list[Classification]:

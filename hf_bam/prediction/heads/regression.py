@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -59,6 +59,15 @@ class TextRegression(Head):
         return [
             Regression(**numbers, truncated=cut, num_samples=len(x), samples=x, **novelty)  # type: ignore[arg-type]
             for numbers, cut, x, novelty in own
+        ]
+
+    def fitted(self, batch: Sequence[Text], results: list[Regression]) -> list[Regression]:
+        if (fit := self.calibration.intervals) is None:
+            return results
+        ends = [fit.intervals(np.array(result.value), np.array(result.std)) for result in results]
+        return [
+            replace(result, low=float(low), high=float(high))
+            for result, (low, high) in zip(results, ends, strict=True)
         ]
 
     def interval(self, samples: Array, mean: Array, std: Array) -> tuple[Array, Array]:

@@ -95,4 +95,14 @@ def start(argv: Sequence[str], prog: str) -> None:
         written = export(more["export"], model, **options)
         print("Written: " + ", ".join(map(str, written)))
         return
-    launch(make_session(settings), server_name=settings.host, server_port=settings.port, **options)
+    session = make_session(settings)
+    options |= {"server_name": settings.host, "server_port": settings.port}
+    try:
+        page = launch(session, quiet=True, prevent_thread_lock=True, **options)
+    except OSError as error:
+        raise ValueError(
+            f"--host {settings.host} --port {settings.port}: this address cannot be served; it may be in use. Choose "
+            "another --port."
+        ) from error
+    print(f"{session.name} is shown at {page.local_url} (Ctrl-C ends it).", flush=True)
+    page.block_thread()
