@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +69,7 @@ class Frame:
         replaying: whether gradient checkpointing runs a layer once more; its terms are collected already.
         sampling, seed: source of the noise of a model in evaluation mode, and the seed of this forward.
         positions: positions of the tokens of this forward in their texts; for sampling.
+        places: seeds of the rows and positions of first query and key, which calls of the same shape share.
         alignment: record of the latent alignment; None where there is none.
         step: number of optimizer steps so far, in training.
         logged: values for the logs beside the loss terms.
@@ -94,6 +96,7 @@ class Frame:
     parts: dict[tuple[int, type[LossTerm]], list[LossTerm]] = field(default_factory=dict)
     step_seeds: dict[int, Tensor] = field(default_factory=dict)
     uses: dict[int, int] = field(default_factory=dict)
+    places: dict[Any, tuple[Tensor | None, ...]] = field(default_factory=dict)
 
     def add(self, term: LossTerm, layer: int | None = None) -> None:
         """Collect a term; `layer` is the number of a module whose calls have only some of its queries each."""

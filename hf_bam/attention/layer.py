@@ -100,10 +100,15 @@ class BamLayer(nn.Module):
             if first_query is None or frame is None:
                 return NoiseSeed(draw_seed())
             return NoiseSeed(frame.step_seed(self.number), None, torch.full(shape[:1], first_query, device=device))
-        seed = sampling.begin() if frame is None or frame.seed is None else frame.seed
-        positions = Positions() if frame is None else frame.positions
-        first = positions.first(shape, self.decoder, self.cross, device, first_query or 0)
-        return NoiseSeed(self.number * 2**16 + use + 1, sampling.row_seeds(seed, shape[0], device), *first)
+        call, place = self.number * 2**16 + use + 1, (shape, self.decoder, self.cross, device, first_query or 0)
+        if frame is None or frame.seed is None:
+            return NoiseSeed(call, sampling.row_seeds(sampling.begin(), shape[0], device), *Positions().first(*place))
+        if torch.compiler.is_compiling():  # a compiler finds what calls share by itself, and sizes may be unknown
+            return NoiseSeed(call, sampling.row_seeds(frame.seed, shape[0], device), *frame.positions.first(*place))
+        if place not in frame.places:
+            rows = sampling.row_seeds(frame.seed, shape[0], device)
+            frame.places[place] = (rows, *frame.positions.first(*place))
+        return NoiseSeed(call, *frame.places[place])
 
     def query_mask(
         self, batch: int, queries: int, keys: int, required: bool = False, first_query: int | None = None

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
+from ..attention.layer import BamLayer
 from ..attention.sampling import Sampling
 from ..patching.architectures import SHARES_PREFIX
 from ..patching.state import base_model, find_patches, patch_of
@@ -96,6 +97,7 @@ class Sampler(ABC):
 
     def hypotheses(self, inputs: Inputs, number: int, seeds: Tensor, options: dict[str, Any]) -> Tensor:
         """Return the generated token ids of `number` samples, (number, B, L)."""
+        inputs = {**inputs, **encoder_outputs(self.model, inputs)}
         with self.noise(sample_seeds(seeds, torch.arange(number))):
             ids: Tensor = self.model.generate(**repeat_all(inputs, number), **options)
         return ids.reshape(number, -1, ids.shape[-1])
@@ -189,6 +191,16 @@ def evaluated(model: PreTrainedModel, num_outputs: int | None = None) -> PreTrai
     """Return a model in evaluation mode, with features if the number of outputs of its last layer is given."""
     model = in_evaluation(model)
     return model if num_outputs is None else with_features(model, num_outputs)
+
+
+def encoder_outputs(model: PreTrainedModel, inputs: Inputs) -> Inputs:
+    """Return the argument `encoder_outputs` of a model, for all samples if its encoder is deterministic; else nothing."""
+    if not model.config.is_encoder_decoder:
+        return {}
+    encoder: Any = model.get_encoder()
+    if encoder.training or any(any(module.uses) for module in encoder.modules() if isinstance(module, BamLayer)):
+        return {}
+    return {"encoder_outputs": encoder(**inputs)}
 
 
 @contextmanager

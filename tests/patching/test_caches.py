@@ -51,6 +51,21 @@ def test_encoder_decoders(build):
     torch.testing.assert_close(first, second, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("build", [gpt2, llama, marian, t5])
+def test_static_caches_in_single_precision(build, beams):
+    """The compiled kernel instead of blocks, encoder-decoder models, and beams."""
+    torch.manual_seed(0)
+    changes = {marian: {"init_std": 0.5}, t5: {"initializer_factor": 2.0}}.get(build, LARGE)
+    model = hf_bam.patch(build(**changes), k=1.0).eval()
+    batch = {name: x if model.config.is_encoder_decoder else x.flip(1) for name, x in text((7, 4, 2)).items()}
+    growing = scores(model, batch, num_beams=beams)
+    static = scores(model, batch, num_beams=beams, cache_implementation="static", disable_compile=True)
+    assert torch.equal(static[0], growing[0])
+    torch.testing.assert_close(static[1], growing[1], atol=1e-3, rtol=1e-4)
+    assert not torch.allclose(scores(model, batch, seed=5, num_beams=beams)[1], growing[1], atol=1e-2)
+
+
 def test_a_static_cache_in_a_loop_of_ones_own():
     torch.manual_seed(0)
     model = hf_bam.patch(llama(**LARGE).double(), k=1.0).eval()

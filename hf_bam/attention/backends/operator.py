@@ -60,18 +60,25 @@ def _spec(query: Tensor, key: Tensor, flat: tuple[Any, ...]) -> Spec:
     return Spec(found, scale, NoiseSeed(*seeds), mask, dropout, noise, query_mask, of_prior)
 
 
-@torch.library.custom_op(
+torch.library.define(
     "hf_bam::attend",
-    mutates_args=(),
-    device_types="cpu",
-    schema=f"({_INPUTS}, {_SPEC}) -> (Tensor output, Tensor kl, Tensor received, Tensor lse, Tensor noisy_lse)",
+    f"({_INPUTS}, {_SPEC}) -> (Tensor output, Tensor kl, Tensor received, Tensor lse, Tensor noisy_lse)",
+    tags=torch.Tag.pt2_compliant_tag,
 )
+torch.library.define(
+    "hf_bam::attend_backward",
+    f"({_INPUTS}, {_GRADS}, {_SPEC}) -> (Tensor query, Tensor key, Tensor value, Tensor logits)",
+    tags=torch.Tag.pt2_compliant_tag,
+)
+
+
+@torch.library.impl("hf_bam::attend", "cpu")
 def _attend(query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, *flat: Any) -> tuple[Tensor, ...]:
     """Return output (B, T, H, D_v), KL, sums of the attention and two log sums per row; empty where not wanted."""
     return launch_forward(query, key, value, logits, _spec(query, key, flat))
 
 
-@_attend.register_fake
+@torch.library.register_fake("hf_bam::attend")
 def _(query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, *flat: Any) -> tuple[Tensor, ...]:
     batch, heads, queries, _ = query.shape
     lse, noisy_lse, kl = (query.new_empty(batch, heads, queries, dtype=torch.float32) for _ in range(3))
@@ -86,12 +93,7 @@ def _(query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, *flat: A
     )
 
 
-@torch.library.custom_op(
-    "hf_bam::attend_backward",
-    mutates_args=(),
-    device_types="cpu",
-    schema=f"({_INPUTS}, {_GRADS}, {_SPEC}) -> (Tensor query, Tensor key, Tensor value, Tensor logits)",
-)
+@torch.library.impl("hf_bam::attend_backward", "cpu")
 def _attend_backward(
     query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, *rest: Any
 ) -> tuple[Tensor, ...]:
@@ -99,7 +101,7 @@ def _attend_backward(
     return launch_backward(query, key, value, logits, *rest[:5], spec=_spec(query, key, rest[5:]))
 
 
-@_attend_backward.register_fake
+@torch.library.register_fake("hf_bam::attend_backward")
 def _(query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
     batch, heads, keys, _ = key.shape
     has_kl = rest[3] is not None
@@ -129,7 +131,7 @@ def _backward(ctx: Any, output_grad: Tensor | None, *grads: Tensor | None) -> tu
     return *(x.transpose(1, 2) for x in found), None if grads[0] is None else logits_grad, *rest
 
 
-_attend.register_autograd(_backward, setup_context=_keep)
+torch.library.register_autograd("hf_bam::attend", _backward, setup_context=_keep)
 
 
 def _differentiable_grads(
@@ -161,5 +163,5 @@ def _one_by_one(operator: Any) -> Any:
     return rule
 
 
-_attend.register_vmap(_one_by_one(_attend))
-_attend_backward.register_vmap(_one_by_one(_attend_backward))
+for _name in ("attend", "attend_backward"):
+    torch.library.register_vmap(f"hf_bam::{_name}", _one_by_one(getattr(torch.ops.hf_bam, _name)))

@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from ...attention.layer import BamLayer
 from ...evaluation.metrics import pairwise_agreement
 from ...patching.state import base_model
 from ..batched import Inputs
 from ..inputs import Text, tokenize
 from ..results import Array, deviation, mean
-from ..samplers import mean_mode, seeded
+from ..samplers import encoder_outputs, mean_mode, seeded
 from .base import Head, as_array, check_finite, encoder_features
 from .texts import GeneratedToken, Generation
 
@@ -161,12 +160,9 @@ class TextGeneration(Head):
             position_ids = (mask.cumsum(dim=-1) - 1).clamp(min=0)
             named = {"input_ids": ids, "attention_mask": mask, "position_ids": position_ids}
             return named, skip - 1
-        forced: Inputs = {**inputs, "decoder_input_ids": ids[:, :-1]}
-        encoder = model.get_encoder()
-        if not any(any(m.uses) for m in encoder.modules() if isinstance(m, BamLayer)) and not encoder.training:
-            forced = {"decoder_input_ids": ids[:, :-1], "attention_mask": inputs["attention_mask"]}
-            forced["encoder_outputs"] = encoder(**inputs)  # it is deterministic: once for all samples
-        return forced, 0
+        encoded = encoder_outputs(model, inputs)
+        rest = {"attention_mask": inputs["attention_mask"]} if encoded else inputs
+        return {**rest, **encoded, "decoder_input_ids": ids[:, :-1]}, 0
 
     def hypotheses(self, inputs: Inputs, skip: int, seeds: Tensor) -> list[list[str]]:
         """Return the further texts of every input."""

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import hf_bam
-from hf_bam.prediction import BamPredictor, Dropout, Ensemble, Plain, Predictor
+from hf_bam.prediction import Bam, BamPredictor, Dropout, Ensemble, Plain, Predictor
+from hf_bam.prediction.batched import repeat_all, sample_seeds
 
 from ...models import ARCHITECTURES, PAD
 from ...patching.test_fixed_noise import GENERATORS
@@ -87,6 +88,24 @@ def test_a_deterministic_encoder_runs_once(single_tokenizer):
     BamPredictor(hf_bam.patch(model, k=1.0), single_tokenizer, num_samples=8, generation=OPTIONS)(TEXTS)
     assert batches == [2, 16]
     assert all(result.epistemic > 0 for result in once)
+
+
+@pytest.mark.parametrize("decoding", [{}, {"num_beams": 3}])
+def test_hypotheses_share_a_deterministic_encoder(decoding, single_tokenizer):
+    torch.manual_seed(1)
+    model = ARCHITECTURES["marian"].build(vocab_size=len(single_tokenizer), init_std=0.5).double()
+    sampler = Bam(hf_bam.patch(model, k=1.0, attention="cross")).ready()
+    inputs, seeds = dict(single_tokenizer(TEXTS, padding=True, return_tensors="pt")), torch.tensor([3, 4])
+    batches = []
+    sampler.model.get_encoder().register_forward_hook(lambda module, args, output: batches.append(len(output[0])))
+    with torch.no_grad():
+        together = sampler.hypotheses(inputs, 5, seeds, {**OPTIONS, **decoding})
+        assert batches == [2]
+        with sampler.noise(sample_seeds(seeds, torch.arange(5))):
+            apart = sampler.model.generate(**repeat_all(inputs, 5), **OPTIONS, **decoding)
+    assert batches == [2, 10]
+    assert torch.equal(together.flatten(0, 1), apart)
+    assert len(together[:, 0].unique(dim=0)) > 1
 
 
 def test_other_samplers_generate_too(single_tokenizer):

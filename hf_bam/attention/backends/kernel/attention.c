@@ -8,8 +8,8 @@
 #include "product.h"
 #include "row.h"
 
-/* A block has about so many entries, and a number of rows in between. */
-enum { ENTRIES = 1 << 15, FEWEST = 4 * TALL, MOST = 16 * TALL };
+/* A block has about so many entries, and a number of rows in between. To pack keys and values is not worth it for FEW. */
+enum { ENTRIES = 1 << 15, FEWEST = 4 * TALL, MOST = 16 * TALL, FEW = 4 };
 
 /* What a job works on: some rows of a head, with memory of its own. */
 typedef struct {
@@ -39,13 +39,15 @@ static Job describe(const Call *c, int64_t number) {
         .head = head % c->heads,
         .first = c->rows * part / c->parts,
         .last = c->rows * (part + 1) / c->parts,
-        .block = lesser(MOST, greater(FEWEST, ENTRIES / c->keys / TALL * TALL)),
+        .block = lesser(c->rows, lesser(MOST, greater(FEWEST, ENTRIES / c->keys / TALL * TALL))),
         .keys = whole(c->keys),
         .width = whole(c->width),
         .value_width = whole(c->value_width),
         .columns = c->columns ? c->columns + number * c->keys : NULL,
     };
 }
+
+static int is_few(const Job *j) { return j->last - j->first <= FEW; }
 
 static float *take(float **memory, int64_t count) {
     float *taken = *memory;
@@ -61,9 +63,9 @@ static int64_t lay_out(const Call *c, Job *j, float *memory) {
     j->allowed.target = take(&end, c->keys);
     j->allowed.slope = take(&end, c->keys);
     j->scratch = take(&end, 2 * c->keys);
-    j->keys_transposed = take(&end, j->keys * c->width);
     j->scores = take(&end, j->block * j->keys);
     j->result = take(&end, j->block * greater(j->width, j->value_width));
+    if (c->output_grad.data || !is_few(j)) j->keys_transposed = take(&end, j->keys * c->width);
     if (c->output_grad.data) {
         j->values_transposed = take(&end, j->keys * c->value_width);
         j->keys_packed = take(&end, c->keys * j->width);
@@ -72,7 +74,7 @@ static int64_t lay_out(const Call *c, Job *j, float *memory) {
         j->score_grads = take(&end, j->block * j->keys);
         j->key_grad = take(&end, c->keys * j->width);
         j->value_grad = take(&end, c->keys * j->value_width);
-    } else {
+    } else if (!is_few(j)) {
         j->values_packed = take(&end, c->keys * j->value_width);
     }
     return end - memory;
@@ -97,7 +99,24 @@ static void run_rows(const Call *c, Job *j, int64_t start, int64_t rows, int64_t
     }
 }
 
+/* Rows of a decoder that has its keys in a cache, for instance. */
+static void forward_few(const Call *c, Job *j) {
+    for (int64_t row = j->first; row < j->last; row++) {
+        const float *query = row_of(&c->query, j, row);
+        const int64_t keys = c->causal ? lesser(row + 1, c->keys) : c->keys;
+        for (int64_t k = 0; k < keys; k++) j->scores[k] = c->scale * dot(query, row_of(&c->key, j, k), c->width);
+        run_rows(c, j, row, 1, keys);
+        memset(j->result, 0, sizeof(float) * (size_t)c->value_width);
+        for (int64_t k = 0; k < keys; k++) add_row(j->scores[k], row_of(&c->value, j, k), j->result, c->value_width);
+        copy_out(j->result, 0, 1, c->value_width, &c->output, row_of(&c->output, j, row));
+    }
+}
+
 static void forward(const Call *c, Job *j) {
+    if (is_few(j)) {
+        forward_few(c, j);
+        return;
+    }
     const float *key = row_of(&c->key, j, 0), *value = row_of(&c->value, j, 0);
     pack_transposed(key, c->key.row, c->keys, c->width, c->scale, j->keys_transposed);
     pack(value, c->value.row, c->keys, c->value_width, 1.0f, j->values_packed);

@@ -4,6 +4,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#define TEXT(x) #x
+#define PRAGMA(x) _Pragma(TEXT(x))
+#define REDUCE(...) PRAGMA(omp simd reduction(__VA_ARGS__))
+
 static inline float from_bits(int32_t i) { float f; memcpy(&f, &i, 4); return f; }
 static inline int32_t to_bits(float f) { int32_t i; memcpy(&i, &f, 4); return i; }
 

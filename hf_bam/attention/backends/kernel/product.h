@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "functions.h"
+
 #if defined(__AVX512F__)
 #define LANES 16
 #elif defined(__AVX__)
@@ -81,4 +83,16 @@ static void pack_transposed(const float *from, int64_t stride, int64_t rows, int
         for (int64_t v = 0; v < wide; v++)
             for (int64_t j = 0; j < columns; j++) to[j * WIDE + v] = factor * from[(i + v) * stride + j];
     }
+}
+
+/* Products of single rows, for which nothing is packed. */
+static inline float dot(const float *a, const float *b, int64_t n) {
+    float sum = 0.0f;
+    REDUCE(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+static inline void add_row(float factor, const float *restrict from, float *restrict to, int64_t n) {
+    for (int64_t i = 0; i < n; i++) to[i] += factor * from[i];
 }

@@ -5,10 +5,6 @@
 #include "call.h"
 #include "functions.h"
 
-#define TEXT(x) #x
-#define PRAGMA(x) _Pragma(TEXT(x))
-#define REDUCE(...) PRAGMA(omp simd reduction(__VA_ARGS__))
-
 /* Score of a hidden key: its weight is 0 beside any allowed one. */
 static const float HIDDEN = -1e30f;
 static const float EULER = 0.5772156649f;
