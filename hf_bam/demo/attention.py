@@ -55,7 +55,7 @@ def token_weights(predictor: Predictor, item: Text) -> list[TokenWeight]:
     mean = torch.stack([own.mean(dim=(0, 1, 2)) for own in attentions]).mean(dim=0)  # (S,)
     spread = torch.stack([own.std(dim=0, correction=min(1, len(own) - 1)).mean(dim=(0, 1)) for own in attentions])
     ids = encoding["input_ids"][0].tolist()
-    special = set(predictor.tokenizer.all_special_ids)
+    special = set(predictor.tokenizer.all_special_ids) - {predictor.tokenizer.unk_token_id}  # it is a part of the text
     kept = [index for index, token in enumerate(ids) if token not in special]
     names = predictor.tokenizer.convert_ids_to_tokens([ids[index] for index in kept])
     columns = mean[kept].tolist(), spread.mean(dim=0)[kept].tolist()

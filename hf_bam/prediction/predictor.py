@@ -135,7 +135,10 @@ class Predictor(BasePredictor[Own]):
     def describe(self) -> dict[str, Any]:
         """Return what was fitted, and the temperature if it is not 1, in words by name."""
         temperature = self.settings.temperature
-        return {**({} if temperature == 1 else {"temperature": round(temperature, 3)}), **self.calibration.describe()}
+        return {
+            **({} if temperature == 1 else {"temperature": float(f"{temperature:.4g}")}),
+            **self.calibration.describe(),
+        }
 
     def save_pretrained(self, folder: str | os.PathLike[str], **options: Any) -> None:
         """Save the model, its tokenizer, and `calibration.safetensors` with the settings and all that was fitted.
