@@ -6,6 +6,7 @@ python benchmarks/run.py speed      # training steps and inference against plain
 python benchmarks/run.py memory     # peak memory of a training step and of attention alone, 5 minutes
 python benchmarks/run.py scaling    # cost by number of tokens, samples and stochastic layers, 10 minutes
 python benchmarks/run.py compiled   # training steps under torch.compile, 10 minutes
+python benchmarks/run.py generation # texts with sampled attention against plain ones, 5 minutes
 python benchmarks/run.py gpu        # FlexAttention on a GPU: agreement with the matrix, and time, 10 minutes
 python benchmarks/run.py predict    # batched sampling against separate passes, 2 minutes
 python benchmarks/run.py loop       # overhead of the training loop, 2 minutes
@@ -17,6 +18,7 @@ With data:
 
 python benchmarks/run.py study --data_dir DATA --jobs 2    # all runs of studies/study.yaml, hours; can be resumed
 python benchmarks/run.py uncertainty --data_dir DATA --jobs 2    # those of studies/uncertainty.yaml, hours; likewise
+python benchmarks/run.py samples --data_dir DATA    # number of samples that a prediction needs, 1 hour
 python benchmarks/run.py reference --data_dir DATA/glue    # transformers' Trainer on CoLA and RTE, 30 minutes
 python benchmarks/run.py graphs --data_dir DATA --jobs 2   # all runs of studies/graphs.yaml, hours; can be resumed
 python benchmarks/run.py alignments --data_dir DATA --jobs 2    # those of studies/alignments.yaml, 4 hours; likewise
@@ -41,6 +43,7 @@ MEASURED = {
     "memory": "cost.memory",
     "scaling": "cost.scaling",
     "compiled": "cost.compiled",
+    "generation": "cost.generation",
     "gpu": "cost.gpu",
     "predict": "cost.predict",
     "loop": "cost.loop",
@@ -52,6 +55,7 @@ PROGRAMS = {
     "architectures": "architectures.sweep",
     "study": "studies.runner",
     "uncertainty": "studies.runner",
+    "samples": "studies.samples",
     "reference": "studies.reference",
     "graphs": "studies.graphs",
     "alignments": "studies.runner",
@@ -89,7 +93,8 @@ def parse():
 def with_files(options):
     """Return the options with the usual files of the benchmark where none are given."""
     name = options.benchmark
-    options.grid = options.grid or HERE / "studies" / f"{name}.yaml"
+    plan = "uncertainty" if name == "samples" else name
+    options.grid = options.grid or HERE / "studies" / f"{plan}.yaml"
     options.records = options.records or HERE / "results" / f"{name}.jsonl"
     options.output = options.output or Path("out", name)
     return options

@@ -101,9 +101,15 @@ def measures(rows, test, ood):
     loss, error, entropy, others = rows
     return {
         "nll": float(loss[test].mean()),
-        "error_auroc": metrics.error_auroc(error[test], entropy[test]),
-        "ood_auroc": metrics.ood_auroc(entropy[test], others[ood]),
+        "error_auroc": auroc(entropy[test][~error[test]], entropy[test][error[test]]),
+        "ood_auroc": auroc(entropy[test], others[ood]),
     }
+
+
+def auroc(low, high):
+    """Return the probability that a score of `high` is above one of `low`; ties are one half. Fast, for a bootstrap."""
+    ranked = np.sort(low)
+    return float(np.mean([np.searchsorted(ranked, high, side).mean() for side in ("left", "right")]) / len(low))
 
 
 def compare(found, splits=SPLITS, replicates=REPLICATES):

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from hf_bam.attention.backends.distributions import decode, encode
-from hf_bam.attention.backends.operator import _flat
+from hf_bam.attention.backends.operator import _flat, _spec, attend_natively
 from hf_bam.attention.backends.spec import Spec
 from hf_bam.attention.mask import AttentionMask
 from hf_bam.attention.noise import NoiseSeed
@@ -76,6 +77,31 @@ def test_vmap_is_a_call_for_each_entry():
     for output, one, seed in zip(outputs, queries, seeds, strict=True):
         assert torch.equal(output, call(one, seed))
     assert not torch.allclose(outputs[0], outputs[1])
+
+
+@pytest.mark.parametrize("mask", [None, MASKS["additive"]], ids=["no mask", "bias"])
+def test_without_gradients_the_result_is_the_same(mask):
+    query, key, value, logits, *flat = arguments(mask=mask)
+    spec = _spec(query, key, tuple(flat))
+    found = attend_natively(query, key, value, logits, spec)
+    with torch.no_grad():
+        direct = attend_natively(query, key, value, logits, spec)
+    for with_gradient, without in zip(found[:2], direct[:2], strict=True):
+        assert with_gradient.requires_grad and not without.requires_grad
+        assert torch.equal(with_gradient, without)
+
+
+@torch.no_grad()
+def test_tracers_and_transforms_see_the_operator():
+    query, key, value, _, *flat = (x.detach() if torch.is_tensor(x) else x for x in arguments(kl=False))
+    spec = _spec(query, key, tuple(flat))
+
+    def call(one):
+        return attend_natively(one, key, value, None, spec).output
+
+    nodes = [str(node.target) for node in make_fx(call)(query).graph.nodes]
+    assert "hf_bam.attend.default" in nodes
+    assert torch.equal(torch.vmap(call)(torch.stack([query, 2 * query]))[1], call(2 * query))
 
 
 @pytest.mark.parametrize("pair", PAIRS)

@@ -72,7 +72,8 @@ def _run(spec: Spec, views: dict[str, Tensor], given: dict[str, Tensor | None], 
     batch, heads, queries, keys = shape = spec.mask.shape
     parts = _parts(spec)
     columns = torch.empty(batch, heads, parts, keys, dtype=torch.float32) if sums else None
-    masks = {"allowed": spec.mask.allowed, "bias": spec.mask.bias}
+    bias = spec.mask.bias
+    masks = {"allowed": spec.mask.allowed, "bias": None if bias is None else bias.float()}
     views = {name: _with_rows(x.float()) for name, x in views.items()}
     for name, mask in masks.items():
         if mask is not None:

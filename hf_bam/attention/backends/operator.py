@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from ..mask import AttentionMask
 from ..noise import NoiseSeed
@@ -38,9 +39,22 @@ def attend_natively(query: Tensor, key: Tensor, value: Tensor, logits: Tensor | 
         Output (B, H, T, D_v) as a view of (B, T, H, D_v); KL (B, H, T) or None without `logits`; sums of the soft
         attention over the queries of `spec.query_mask`, (B, H, S), or None without one.
     """
-    output, kl, received, _, _ = torch.ops.hf_bam.attend(query, key, value, logits, *_flat(spec))
+    if needs_operator(query):
+        output, kl, received, _, _ = torch.ops.hf_bam.attend(query, key, value, logits, *_flat(spec))
+    else:
+        output, kl, received, _, _ = launch_forward(query, key, value, logits, spec)
     kl, received = None if logits is None else kl, None if spec.query_mask is None else received
     return Parts(output.transpose(1, 2), kl, received)
+
+
+def needs_operator(x: Tensor) -> bool:
+    """Return whether something follows or transforms the call: autograd, a compiler, a tracer or `torch.func`.
+
+    Otherwise the kernel is called directly: in a step of a decoder, its few queries cost less than torch's dispatcher.
+    """
+    traced = torch.compiler.is_compiling() or torch.jit.is_tracing() or is_in_torch_dispatch_mode()
+    transformed = type(x) is not Tensor or torch._C._are_functorch_transforms_active()
+    return torch.is_grad_enabled() or traced or transformed
 
 
 def _flat(spec: Spec) -> tuple[Any, ...]:
