@@ -2,8 +2,8 @@
 
 import logging
 import os
-import sys
 import shutil
+import sys
 
 import pytest
 import torch
