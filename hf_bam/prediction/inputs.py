@@ -85,6 +85,10 @@ def _checked(
             raise TypeError(f"inputs[{index}] is {item!r:.200}; it must be a string or a pair of strings.")
         if not allow_empty and not any(part.strip() for part in parts):
             raise ValueError(f"inputs[{index}] is empty; there is nothing to predict from.")
+        try:
+            "".join(parts).encode()
+        except UnicodeEncodeError as error:  # half of a character, which tokenizers do not take
+            raise ValueError(f"inputs[{index}] is not Unicode text: {error}.") from error
         yield parts[0] if len(parts) == 1 else (parts[0], parts[1])
 
 

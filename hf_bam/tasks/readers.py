@@ -80,6 +80,10 @@ def read_json(path: Path, columns: Sequence[str]) -> Iterator[Record]:
             raise error(path, place, "every name once in an object", f"{item.name!r} twice")
         if not isinstance(item, dict):
             raise error(path, place, "an object with the columns", shown(item))
+        try:
+            "".join(value for value in item.values() if isinstance(value, str)).encode()
+        except UnicodeEncodeError as invalid:  # an escape such as \\ud800, half of a character
+            raise error(path, place, "Unicode text", str(invalid)) from invalid
         yield Record(path, place, item).require(columns)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from datasets import ClassLabel, Dataset, load_dataset
-from datasets.exceptions import DatasetGenerationError
 
+from ..fields import shown
 from .base import LONGEST_TEXT, Data, DataError
 from .readers import READERS, Record, ending_of
 
@@ -50,13 +51,20 @@ def read_sets(folder: Path, texts: Sequence[str], target: str) -> Sets:
     return {name: read(find(folder, *names), _columns(name, texts, target)) for name, names in there.items()}
 
 
+@contextmanager
+def loading(problem: str) -> Iterator[None]:
+    """Raise `DataError` for any error of `datasets` in this context; it has many for what a folder may contain."""
+    try:
+        yield
+    except Exception as error:
+        line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise DataError(f"{problem}: {line}") from error
+
+
 def read_hub(name: str, texts: Sequence[str], target: str) -> Sets:
     """Return the same of a data set on the Hub, or in a folder that `load_dataset` reads; NAME or NAME:SUBSET."""
-    try:
+    with loading(f"dataset={shown(name)} cannot be loaded from the Hub"):
         found = load_dataset(*name.split(":", 1))
-    except (OSError, ValueError, DatasetGenerationError) as error:
-        line = next(iter(str(error).splitlines()), type(error).__name__)
-        raise DataError(f"dataset={name!r} cannot be loaded from the Hub: {line}") from error
     if "train" not in found:
         raise DataError(f"dataset={name!r} has no split train; it has {', '.join(map(str, found))}.")
     sets: Sets = {}

@@ -11,9 +11,11 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from ..fields import shown
 from . import language, parallel
 from .base import Data, DataError
 from .classification import quiet
+from .tables import loading
 from .text2text import TextToText
 
 
@@ -51,14 +53,13 @@ class Translation(TextToText):
         return language.generate()
 
     def _from_hub(self) -> Data:
-        try:
-            with quiet():
-                loaded = load_dataset(*self.dataset.split(":", 1))
-        except OSError as error:
-            raise DataError(
-                f"{self.dataset} could not be loaded from the Hub ({error}). Give data_dir, a folder with "
-                f"train.{self.source}, train.{self.target} and so on, or dataset='language' to do without it."
-            ) from error
+        files = f"train.{self.source}, train.{self.target} and so on"
+        problem = (
+            f"{shown(self.dataset)} could not be loaded from the Hub. Give data_dir, a folder with {files}, or "
+            "dataset='language' to do without it"
+        )
+        with loading(problem), quiet():
+            loaded = load_dataset(*self.dataset.split(":", 1))
         splits = {name: self._columns(rows) for name, rows in loaded.items()}
         if not {"train", "validation"} <= set(splits):
             raise DataError(f"{self.dataset} has {', '.join(splits)}; expected train, validation and maybe test.")

@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+import sys
 
 import pytest
 import torch
@@ -48,6 +49,17 @@ def test_the_cpu_chooses_the_variant(monkeypatch, capability, variant):
 
 
 @needs_kernel
+@needs_kernel
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
+@pytest.mark.parametrize("size", [100, 4096, 9000])
+def test_a_library_that_is_cut_off_is_not_loaded(size, tmp_path):
+    """The dynamic loader would end the process."""
+    path = tmp_path / "attention.so"
+    path.write_bytes((native.FOLDER / "attention_portable.so").read_bytes()[:size])
+    with pytest.raises(OSError, match=r"attention\.so is cut off"):
+        native.load(path)
+
+
 def test_a_damaged_library_is_passed_over(folder, tmp_path, caplog):
     *better, last = native.variants()
     for variant in better:

@@ -103,6 +103,7 @@ WRONG = {
     "keys": (lambda _: {"a": 1}.keys(), TypeError, "inputs is a dict_keys"),
     "bytes": (lambda _: b"text", TypeError, "inputs is a bytes"),
     "number": (lambda _: 3, TypeError, "inputs is a int"),
+    "half a character": (lambda _: ["a", "\ud800"], ValueError, r"inputs\[1\] is not Unicode text"),
     "mapped stream of something else": (
         lambda _: Dataset.from_dict({"a": TEXTS}).to_iterable_dataset().map(lambda row: {"b": 1}),
         ValueError,

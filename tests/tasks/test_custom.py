@@ -242,3 +242,5 @@ def test_a_data_set_of_the_hub(tmp_path):
         Custom("text", "label", dataset="x").load(tmp_path)
     with pytest.raises(DataError, match="cannot be loaded from the Hub"):
         Custom("text", "label", dataset=str(tmp_path / "nothing")).load(None)
+    with pytest.raises(DataError, match="cannot be loaded from the Hub"):
+        Custom("text", "label", dataset="/").load(None)

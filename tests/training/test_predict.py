@@ -3,6 +3,7 @@
 import csv
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -169,15 +170,26 @@ def test_questions_and_translations(tokenizer, single_tokenizer, tmp_path):
         (["--input", "none.csv"], "none.csv: there is no such file"),
         (["--input", "none.bin"], "none.bin: there is no such file or folder"),
         (["--input", "sets"], "has the splits a, b; choose one with --split"),
+        (["--input", "/"], "/ cannot be loaded: it is neither a file"),
+        (["--input", "damaged"], "damaged cannot be loaded: it is neither a file"),
+        (["--input", "script"], "script cannot be loaded: it is neither a file"),
+        (["--input", "torn"], "torn, row 1: expected a row: "),
+        (["--input", "half.jsonl"], "half.jsonl, line 1: expected Unicode text"),
     ],
 )
 def test_errors(folder, table, tmp_path, monkeypatch, capsys, options, message):
     monkeypatch.chdir(tmp_path)
+    Path("half.jsonl").write_text(r'{"text": "\ud800"}')
+    files = {"damaged": "dataset_dict.json", "script": "script.py", "torn": "a.csv"}
+    for name, content in {"damaged": "[]", "script": "open('ran', 'w')", "torn": 'text\n"a'}.items():
+        Path(name).mkdir()
+        Path(name, files[name]).write_text(content)
     one = Dataset.from_dict({"text": ["a"]})
     if "sets" in options:
         DatasetDict({"a": one, "b": one}).save_to_disk("sets")
     assert main(["predict", "--model", folder, "--input", "in.csv", "--output", "out.csv", *options]) == 2
     assert message in capsys.readouterr().err
+    assert not Path("ran").exists()
 
 
 def test_names_that_the_hub_does_not_have(folder, table, tmp_path, hub, capsys):

@@ -9,6 +9,7 @@ import ctypes
 import functools
 import logging
 import os
+import struct
 from pathlib import Path
 
 import torch
@@ -57,8 +58,19 @@ def variants() -> tuple[str, ...]:
     return VARIANTS.get(torch.backends.cpu.get_cpu_capability(), ("portable",))
 
 
+def check_whole(path: Path) -> None:
+    """Raise `OSError` for a library of Linux that is cut off: to load it would end the process (SIGBUS)."""
+    with path.open("rb") as file:
+        header = file.read(64)
+    if header[:5] == b"\x7fELF\x02":  # 64 bits; the table of sections is the end of the file
+        (table,), (size, number) = struct.unpack_from("=Q", header, 40), struct.unpack_from("=HH", header, 58)
+        if path.stat().st_size < table + size * number:
+            raise OSError(f"{path} is cut off")
+
+
 def load(path: Path) -> ctypes.CDLL:
     """Return the functions of a shared library."""
+    check_whole(path)
     loaded = ctypes.CDLL(str(path))
     loaded.hf_bam_attend.argtypes = [ctypes.POINTER(Call)]
     loaded.hf_bam_attend.restype = ctypes.c_int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import datasets
 from ...prediction.heads import Head
 from ...tasks.base import DataError
 from ...tasks.readers import READERS, Record, read_txt
+from ...tasks.tables import loading
 from .settings import Prediction
 
 FILES = {**READERS, ".txt": read_txt}
@@ -21,16 +22,23 @@ Item = str | tuple[str, str]
 
 def records(settings: Prediction) -> Iterator[Record]:
     """Return the rows; raise `DataError` if there are none, or no file and no data set."""
-    ending = next((ending for ending in FILES if settings.input.endswith(ending)), None)
     path = Path(settings.input)
-    if ending is not None and not path.is_dir():
-        rows = FILES[ending](path, ())
-    else:
-        rows = (Record(path, f"row {i}", row) for i, row in enumerate(dataset(settings), 1))
+    read = None if path.is_dir() else next((FILES[end] for end in FILES if settings.input.endswith(end)), None)
+    rows = numbered(path, dataset(settings)) if read is None else read(path, ())
     first = next(rows, None)
     if first is None:
         raise DataError(f"{settings.input}: expected rows, found none.")
     return islice(chain([first], rows), settings.limit)
+
+
+def numbered(path: Path, rows: Iterator[dict[str, Any]]) -> Iterator[Record]:
+    """Yield the rows of a data set, which is read meanwhile, with their numbers."""
+    for number in count(1):
+        with loading(f"{path}, row {number}: expected a row"):
+            row = next(rows, None)
+        if row is None:
+            return
+        yield Record(path, f"row {number}", row)
 
 
 def dataset(settings: Prediction) -> Iterator[dict[str, Any]]:
@@ -38,16 +46,15 @@ def dataset(settings: Prediction) -> Iterator[dict[str, Any]]:
     path = Path(settings.input)
     if not path.is_dir() and (path.suffix or path.is_absolute()):
         raise DataError(f"{path}: there is no such file or folder of rows ({', '.join(FILES)}).")
-    try:
+    problem = (
+        f"{settings.input} cannot be loaded: it is neither a file ({', '.join(FILES)}) nor the folder of a data set, "
+        "and the Hub does not have it or cannot be reached"
+    )
+    with loading(problem):
         if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
             found: Any = datasets.load_from_disk(str(path))
         else:
             found = datasets.load_dataset(settings.input, settings.config_name, streaming=True)
-    except (OSError, datasets.exceptions.DatasetNotFoundError) as error:
-        raise DataError(
-            f"{settings.input} cannot be loaded: it is neither a file ({', '.join(FILES)}) nor the folder of a data "
-            f"set, and the Hub does not have it or cannot be reached. {str(error).splitlines()[0]}"
-        ) from error
     splits = found if isinstance(found, dict) else {settings.split or "train": found}
     name = settings.split or (next(iter(splits)) if len(splits) == 1 else None)
     if name not in splits:
