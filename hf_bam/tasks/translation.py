@@ -11,7 +11,6 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from ..fields import shown
 from . import language, parallel
 from .base import Data, DataError
 from .classification import quiet
@@ -55,7 +54,7 @@ class Translation(TextToText):
     def _from_hub(self) -> Data:
         files = f"train.{self.source}, train.{self.target} and so on"
         problem = (
-            f"{shown(self.dataset)} could not be loaded from the Hub. Give data_dir, a folder with {files}, or "
+            f"{self.dataset} could not be loaded from the Hub. Give data_dir, a folder with {files}, or "
             "dataset='language' to do without it"
         )
         with loading(problem), quiet():
