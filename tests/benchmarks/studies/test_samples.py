@@ -37,7 +37,9 @@ def test_the_reference_and_the_others_have_no_sample_in_common():
     found = {"mean_test": np.zeros((1, 2, samples.BANK)), "mean_ood": np.zeros((1, 2, samples.BANK))}
     one_hot = np.eye(samples.BANK)[:, None].repeat(2, axis=1)  # the mean of some samples tells which they are
     found |= {"samples_test": one_hot, "samples_ood": one_hot}
-    drawn = {(name, passes): both[0][0] > 0 for name, passes, both in samples.estimators(found, np.random.default_rng(1))}
+    drawn = {
+        (name, passes): both[0][0] > 0 for name, passes, both in samples.estimators(found, np.random.default_rng(1))
+    }
     assert drawn["reference", 32].sum() == 32
     assert np.array_equal(drawn["samples", 32], ~drawn["reference", 32])
     assert drawn["mean attention and samples", 4].sum() == 3
