@@ -107,7 +107,7 @@ def measures(rows, test, ood):
 
 
 def auroc(low, high):
-    """Return the probability that a score of `high` is above one of `low`; ties are one half. Fast, for a bootstrap."""
+    """Return the probability that a score of `high` is above one of `low`; ties are one half. Fast."""
     ranked = np.sort(low)
     return float(np.mean([np.searchsorted(ranked, high, side).mean() for side in ("left", "right")]) / len(low))
 
