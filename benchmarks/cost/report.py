@@ -55,6 +55,23 @@ def compiled_table():
     return as_markdown(lines)
 
 
+def generation_table():
+    """Return tokens per second of plain generation, and the times of the others relative to it, with quartiles."""
+    lines = []
+    for row in rows_of("generation"):
+        if row["what"] == "generation":
+            name = f"{row['model']}, {'greedy' if row['beams'] == 1 else str(row['beams']) + ' beams'}"
+        else:
+            name = f"{row['number']} hypotheses, {row['model']}, source of {row['source']} tokens"
+        first, *others = row["ratio"]
+        for kind in others:
+            low, median, high = (1 / ratio for ratio in reversed(row["ratio"][kind]))
+            found = f"{median:.2f} ({low:.2f} to {high:.2f})"
+            target = f"{1 / row['target'][kind]:.2f}" if kind in row.get("target", {}) else ""
+            lines.append({"generation": name, "compared": f"{kind} / {first}", "speed": found, "target": target})
+    return as_markdown(lines, text_columns=2)
+
+
 def memory_table():
     """Return peak megabytes of a training step."""
     (step,) = (row for row in rows_of("memory") if row["what"] == "training step")
@@ -148,6 +165,7 @@ def pages():
         "speed": speed_table(),
         "memory": memory_table(),
         "compiled": compiled_table(),
+        "generation": generation_table(),
         "exponents": exponent_table(),
         "layers": layer_table(),
     }

@@ -1,7 +1,7 @@
 """Number of samples that a prediction needs: estimators with few passes against 32 independent samples.
 
-A model of each task draws 64 samples of every row once. Estimators are means over random subsets of them; the reference
-is the mean over 32 others, and both are measured on the same bootstrap sample of the rows.
+A model of each task draws 64 samples of every row once. Estimators are means over random subsets of them; the
+reference is the mean over 32 others, and both are measured on the same bootstrap sample of the rows.
 """
 
 import json
@@ -51,7 +51,7 @@ def trained_model(task, options):
 
 
 def bank(task, options):
-    """Return labels, and probabilities of the mean attention and of all samples on test rows and others; kept in a file."""
+    """Return labels, and probabilities of mean attention and of all samples, on test rows and others."""
     file = Path(options.output, task, "bank.npz")
     if not file.exists():
         trained, data, evaluation, _ = trained_model(task, options)
@@ -107,7 +107,7 @@ def measures(rows, test, ood):
 
 
 def auroc(low, high):
-    """Return the probability that a score of `high` is above one of `low`; ties are one half. Fast, for a bootstrap."""
+    """Return the probability that a score of `high` is above one of `low`; ties are one half. Fast."""
     ranked = np.sort(low)
     return float(np.mean([np.searchsorted(ranked, high, side).mean() for side in ("left", "right")]) / len(low))
 
@@ -115,8 +115,8 @@ def auroc(low, high):
 def compare(found, splits=SPLITS, replicates=REPLICATES):
     """Yield a row for each estimator and measure: the difference to the reference, with its 95 % interval.
 
-    The interval is that of one use: over rows and over samples. An estimator is as good as the reference if the interval
-    lies within one standard error of the measure on both sides.
+    The interval is that of one use: over rows and over samples. An estimator is as good as the reference if the
+    interval lies within one standard error of the measure on both sides.
     """
     random, labels = np.random.default_rng(0), found["labels"]
     drawn = [list(estimators(found, random)) for _ in range(splits)]

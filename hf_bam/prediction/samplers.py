@@ -194,7 +194,7 @@ def evaluated(model: PreTrainedModel, num_outputs: int | None = None) -> PreTrai
 
 
 def encoder_outputs(model: PreTrainedModel, inputs: Inputs) -> Inputs:
-    """Return the argument `encoder_outputs` of a model, for all samples if its encoder is deterministic; else nothing."""
+    """Return the argument `encoder_outputs` of a model if its encoder is deterministic, else nothing."""
     if not model.config.is_encoder_decoder:
         return {}
     encoder: Any = model.get_encoder()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,7 +160,8 @@ def attend(
     if log_psi is not None and prior is None:
         raise ValueError("log_psi is given without prior; the KL of rows needs both.")
     device = query.device.type
-    if torch.is_autocast_enabled(device):
+    autocast = torch.is_autocast_enabled(device)
+    if autocast:
         query, key, value = (x.to(torch.get_autocast_dtype(device)) for x in (query, key, value))
     shared = None if noise == "entry" else key_noise(posterior, seed, key, shared=noise == "token")
     spec = Spec(posterior, scale, seed, mask, dropout, shared, query_mask, prior, softcap, wants_weights, groups)
@@ -167,7 +169,7 @@ def attend(
         in_torch = needs_torch(mask, softcap, wants_weights) or not runs_natively(query, key, posterior, prior)
         compute = attend_by_blocks if in_torch else attend_natively
     logits = None if log_psi is None else log_psi.squeeze(2).to(torch.promote_types(query.dtype, torch.float32))
-    with torch.autocast(device, enabled=False):
+    with torch.autocast(device, enabled=False) if autocast else nullcontext():
         output, kl, received, weights = compute(query, key, value, logits, spec)
     return Attended(output.transpose(1, 2).contiguous(), None if kl is None else kl.sum(dim=1), received, weights)
 

@@ -52,7 +52,7 @@ def needs_operator(x: Tensor) -> bool:
 
     Otherwise the kernel is called directly: in a step of a decoder, its few queries cost less than torch's dispatcher.
     """
-    traced = torch.compiler.is_compiling() or torch.jit.is_tracing() or is_in_torch_dispatch_mode()
+    traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None or is_in_torch_dispatch_mode()
     transformed = type(x) is not Tensor or torch._C._are_functorch_transforms_active()
     return torch.is_grad_enabled() or traced or transformed
 

@@ -37,7 +37,9 @@ def test_the_reference_and_the_others_have_no_sample_in_common():
     found = {"mean_test": np.zeros((1, 2, samples.BANK)), "mean_ood": np.zeros((1, 2, samples.BANK))}
     one_hot = np.eye(samples.BANK)[:, None].repeat(2, axis=1)  # the mean of some samples tells which they are
     found |= {"samples_test": one_hot, "samples_ood": one_hot}
-    drawn = {(name, passes): both[0][0] > 0 for name, passes, both in samples.estimators(found, np.random.default_rng(1))}
+    drawn = {
+        (name, passes): both[0][0] > 0 for name, passes, both in samples.estimators(found, np.random.default_rng(1))
+    }
     assert drawn["reference", 32].sum() == 32
     assert np.array_equal(drawn["samples", 32], ~drawn["reference", 32])
     assert drawn["mean attention and samples", 4].sum() == 3
@@ -51,6 +53,8 @@ def test_few_samples_are_as_good_where_the_noise_is_small_and_only_there():
         for noise in (0.02, 1.5)
     }
     key = ("nll", "samples", 1)
-    assert found[0.02][key]["as_good"] and not found[1.5][key]["as_good"]
-    assert found[1.5][key]["differs"] and found[1.5][key]["difference"] > 0
+    assert found[0.02][key]["as_good"]
+    assert not found[1.5][key]["as_good"]
+    assert found[1.5][key]["differs"]
+    assert found[1.5][key]["difference"] > 0
     assert found[1.5]["nll", "reference", 32]["difference"] == 0
