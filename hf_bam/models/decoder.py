@@ -14,7 +14,7 @@ from .attention import RecurrentAttention
 from .cache import RecurrentCache, State
 from .configuration import RecurrentConfig, RecurrentPreTrainedModel
 from .embedding import ScaledEmbedding
-from .encoder import RecurrentEncoderOutput
+from .encoder import RecurrentEncoderOutput, recur
 
 Feedback = Callable[[Tensor, Tensor], Tensor]
 """Inputs of a step, from the output of the step before and the embeddings of the target, (B, 1, D) each."""
@@ -140,7 +140,7 @@ class RecurrentDecoder(RecurrentPreTrainedModel):
             inputs = torch.cat([inputs, state.context], dim=-1)
         layers = []
         for number, (lstm, own) in enumerate(zip(self.layers, state.layers, strict=True)):
-            inputs, own = lstm(self.dropout(inputs) if number else inputs, own)
+            inputs, own = recur(lstm, self.dropout(inputs) if number else inputs, own)
             layers.append(own)
             hidden.append(inputs)
         return inputs, tuple(layers)

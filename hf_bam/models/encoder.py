@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration import RecurrentConfig, RecurrentPreTrainedModel
@@ -97,8 +98,18 @@ def packing(mask: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
 def run(lstm: nn.Module, states: Tensor, lengths: Tensor | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Return the outputs of an LSTM, (B, S, D), and its final hidden and cell states, each at the end of its text."""
     if lengths is None:
-        whole: tuple[Tensor, tuple[Tensor, Tensor]] = lstm(states)
-        return whole
+        return recur(lstm, states)
     packed = pack_padded_sequence(states, lengths, batch_first=True, enforce_sorted=False)
-    outputs, final = lstm(packed)
+    outputs, final = recur(lstm, packed)
     return pad_packed_sequence(outputs, batch_first=True, total_length=states.shape[1])[0], final
+
+
+def recur(lstm: Any, inputs: Tensor | PackedSequence, *state: tuple[Tensor, Tensor]) -> Any:
+    """Return the outputs and the last state of an LSTM, in the precision of its weights.
+
+    Autocast is for the matrices of the model: a recurrence adds up its errors, and a CPU without instructions for
+    bfloat16 has no such LSTM.
+    """
+    dtype = lstm.weight_ih_l0.dtype
+    with torch.autocast(lstm.weight_ih_l0.device.type, enabled=False):
+        return lstm(inputs.to(dtype), *(tuple(part.to(dtype) for part in own) for own in state))
