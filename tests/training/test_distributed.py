@@ -3,13 +3,14 @@
 import contextlib
 import os
 import signal
+from unittest import mock
 
 import pytest
 import torch
 from accelerate import PartialState
 
 from hf_bam.cli import main
-from hf_bam.training import BestModelTracker, Recipe, train
+from hf_bam.training import BestModelTracker, Recipe, signals, train
 from hf_bam.training.checkpoints import Checkpoints
 from hf_bam.training.signals import Interrupted
 
@@ -57,7 +58,8 @@ def work(folder, custom):
         save_weights(model, folder / "stopped.pt")
     signalled, rare = folder / "signalled", RECIPE.replace(logging_steps=1000)
     try:
-        train(classifier(), examples(), signalling_at(7), rare, signalled, best_model=best_model)
+        with mock.patch.object(signals, "INTERVAL", 0.0):  # these steps take milliseconds
+            train(classifier(), examples(), signalling_at(7), rare, signalled, best_model=best_model)
     except Interrupted as stop:
         (folder / f"signal{PartialState().process_index}").write_text(f"{stop.number} {stop}")
         train(model := classifier(), examples(), collate, rare, signalled, best_model=best_model, resume=True)
