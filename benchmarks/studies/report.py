@@ -1,7 +1,7 @@
 """Tables and figures of the studies in the documentation."""
 
 from ..storage import RESULTS, read, read_lines
-from . import alignment_tables, graph_tables, latent_tables, tables, uncertainty_tables, vqa_tables
+from . import alignment_tables, graph_tables, latent_tables, samples, tables, uncertainty_tables, vqa_tables
 from . import figures as plots
 from .ensemble import ensembles
 from .frames import method_rows, score_rows
@@ -37,7 +37,10 @@ def pages():
         "graphs.md": graph_tables.parts(read_lines(RESULTS / "graphs.jsonl")),
         "alignments.md": alignment_tables.parts(read_lines(RESULTS / "alignments.jsonl")),
         "latent.md": latent_tables.parts(*(read_lines(RESULTS / f"{name}.jsonl") for name in ("questions", "ptb"))),
-        "uncertainty.md": uncertainty_tables.parts(read_lines(RESULTS / "uncertainty.jsonl")),
+        "uncertainty.md": {
+            **uncertainty_tables.parts(read_lines(RESULTS / "uncertainty.jsonl")),
+            "samples": samples.table(read("samples")["rows"]),
+        },
         "visual_questions.md": vqa_tables.parts(read_lines(RESULTS / "vqa.jsonl")),
         "howto/settings.md": {"prior": tables.prior_table(read("prior")["rows"])},
     }

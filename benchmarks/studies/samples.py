@@ -5,12 +5,15 @@ reference is the mean over 32 others, and both are measured on the same bootstra
 """
 
 import json
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 
 import hf_bam
 from hf_bam.evaluation import metrics
+from hf_bam.evaluation.tables import as_markdown
 from hf_bam.prediction import Bam, Plain
 from hf_bam.training.run import Run
 from hf_bam.training.settings import resolve
@@ -30,6 +33,7 @@ CHANGES = {
 ROWS = {"test": 1000, "ood": 500}
 BANK, REFERENCE = 64, 32
 SAMPLES = (1, 2, 3, 4, 5, 6, 8, 16, 32)
+SHOWN = (1, 2, 4, 6, 8, 16)
 WITH_MEAN = (1, 3, 5)
 """Numbers of samples that are averaged together with mean attention, one more pass."""
 SPLITS, REPLICATES = 40, 1000
@@ -115,8 +119,8 @@ def auroc(low, high):
 def compare(found, splits=SPLITS, replicates=REPLICATES):
     """Yield a row for each estimator and measure: the difference to the reference, with its 95 % interval.
 
-    The interval is that of one use: over rows and over samples. An estimator is as good as the reference if the
-    interval lies within one standard error of the measure on both sides.
+    The interval is that of one use: over rows and over samples, those of the reference included. An estimator is
+    as good as the reference if the interval lies within one standard error of the measure on both sides.
     """
     random, labels = np.random.default_rng(0), found["labels"]
     drawn = [list(estimators(found, random)) for _ in range(splits)]
@@ -143,6 +147,23 @@ def compare(found, splits=SPLITS, replicates=REPLICATES):
                 "as_good": bool(max(-low, high) <= error),
                 "differs": bool(low > 0 or high < 0),
             }
+
+
+def table(rows):
+    """Return the measures of 32 samples with their standard errors, and the differences of fewer samples to them."""
+    lines = []
+    for key, own in groupby(rows, key=itemgetter("task", "measure")):
+        own = {(row["estimator"], row["passes"]): row for row in own}
+        reference = own["reference", REFERENCE]
+        line = dict(zip(("task", "measure"), key, strict=True))
+        line[f"{REFERENCE} samples"] = f"{reference['value']:.3f}"
+        line["standard error"] = f"{reference['standard_error']:.3f}"
+        shown = {"mean attention": ("mean attention", 1)} | {str(n): ("samples", n) for n in SHOWN}
+        for name, which in shown.items():
+            low, high = own[which]["interval"]
+            line[name] = f"{own[which]['difference']:+.4f} ({low:+.3f} to {high:+.3f})"
+        lines.append(line)
+    return as_markdown(lines, text_columns=2)
 
 
 def main(options):

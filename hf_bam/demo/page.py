@@ -154,7 +154,7 @@ def launch(
         model: folder or name on the Hub of a trained model, or a session.
         title: heading; by default the name of the model.
         examples: contents of the text fields to choose from.
-        num_samples: samples at the start; by default those that are saved with the model, or 32.
+        num_samples: samples at the start; by default those that are saved with the model, or 8.
         dropout: rate of Monte Carlo dropout, for a plain model; by default it makes one deterministic pass.
         options: arguments of Gradio's `launch`: `server_name`, `server_port`, ...
 

@@ -21,7 +21,7 @@ class DemoSettings:
     alpha: float = setting(0.1, above=0, below=1)
     """Share of the prediction sets that may miss the label."""
     num_samples: int | None = setting(None, least=1)
-    """Samples of each input at the start. none: those that are saved with the model, or 32."""
+    """Samples of each input at the start. none: those that are saved with the model, or 8."""
     dropout: float | None = setting(None, least=0, below=1)
     """Rate of MC dropout, for a plain model. none: one deterministic pass."""
     title: str | None = None
