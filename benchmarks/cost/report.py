@@ -56,7 +56,7 @@ def compiled_table():
 
 
 def generation_table():
-    """Return tokens per second of plain generation, and the times of the others relative to it, with quartiles."""
+    """Return the speed of generation relative to the first kind of each row, median and quartiles."""
     lines = []
     for row in rows_of("generation"):
         if row["what"] == "generation":

@@ -41,24 +41,25 @@ TEST, OOD = "test", "ood"
 
 
 def trained_model(task, options):
-    """Return the trained model of a task and its data; a run that is finished is read from its folder."""
+    """Return the trained model of a task, its data and its evaluation; a finished run is read from its folder."""
     grid = read(options.grid)
     values = settings(grid, PlannedRun(task, "BAM", 0), options.data_dir) | CHANGES[task]
     evaluation, training = split(values)
     job = resolve(training | {"precision": "fp32", "num_samples": 0})
     folder = Path(options.output, task)
     run = Run(job, folder, (), print)
-    result, data = run.go(resume=True, report=False, hub_model_id=None), run.load()
+    run.go(resume=True, report=False, hub_model_id=None)
+    data = run.load()
     model, tokenizer = run.task.build(str(folder / "model"), data)
     hf_bam.load(model, folder / "model")
-    return Trained(job, run.task, model, tokenizer), data, evaluation, result
+    return Trained(job, run.task, model, tokenizer), data, evaluation
 
 
 def bank(task, options):
     """Return labels, and probabilities of mean attention and of all samples, on test rows and others."""
     file = Path(options.output, task, "bank.npz")
     if not file.exists():
-        trained, data, evaluation, _ = trained_model(task, options)
+        trained, data, evaluation = trained_model(task, options)
         parts = parts_of(trained, data, evaluation, limits=ROWS)
         found = {"labels": parts.labels[TEST]}
         for name in (TEST, OOD):

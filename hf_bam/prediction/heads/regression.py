@@ -64,11 +64,9 @@ class TextRegression(Head):
     def fitted(self, batch: Sequence[Text], results: list[Regression]) -> list[Regression]:
         if (fit := self.calibration.intervals) is None:
             return results
-        ends = [fit.intervals(np.array(result.value), np.array(result.std)) for result in results]
-        return [
-            replace(result, low=float(low), high=float(high))
-            for result, (low, high) in zip(results, ends, strict=True)
-        ]
+        mean, std = (np.array([getattr(result, name) for result in results]) for name in ("value", "std"))
+        low, high = (ends.tolist() for ends in fit.intervals(mean, std))
+        return [replace(result, low=a, high=b) for result, a, b in zip(results, low, high, strict=True)]
 
     def interval(self, samples: Array, mean: Array, std: Array) -> tuple[Array, Array]:
         """Return the ends of the intervals, (B,) each: those of the samples, (S, B), or conformal ones if fitted."""
