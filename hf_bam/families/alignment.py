@@ -133,14 +133,14 @@ def log_prior(weights: Tensor, call: Call) -> Tensor:
 
 
 def log_posterior(call: Call, record: Alignment) -> Tensor:
-    """Return ``log q(z)`` of the inference network, (B, T, S), with the support of the prior."""
+    """Return ``log q(z)``, (B, T, S): that of the prior plus the scores of the inference network, normalised."""
     first, number = call.first_query, call.layer.number
     scores = record.scores.get(number)
     if scores is None or first is None:
         scores = record.scores[number] = _posterior_scores(call, record)
     if first is not None:
         scores = scores[:, first : first + call.query.shape[2]]
-    return scores.masked_fill(record.log_p[-1] == -torch.inf, -torch.inf).log_softmax(dim=-1)
+    return (record.log_p[-1] + scores).log_softmax(dim=-1)
 
 
 def _posterior_scores(call: Call, record: Alignment) -> Tensor:

@@ -1,4 +1,8 @@
-"""Inference networks: the posterior ``q(z | x, y)`` of an alignment, which also reads the target."""
+"""Inference networks: the posterior ``q(z | x, y)`` of an alignment, which also reads the target.
+
+The posterior of a position is ``q(z = i) = softmax_i(log p_i + s_i)``. A network computes the scores ``s``, which are 0
+at first, so that training starts with ``q = p``. The best ones are the log-likelihoods ``log f(i)``.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,11 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
 class SequenceInference(nn.Module):
-    """Posterior of the alignments of a target sequence.
+    """Scores of the alignments of a target sequence.
 
-    ``q(z_t = i) = softmax_i(h_t^T U x_i)`` for the states ``h`` of a bidirectional LSTM over the target and the keys
-    ``x`` of the attention, all heads together. ``U`` is not in an `nn.Linear`, which PEFT and quantisers would take
-    for a layer of the model.
+    ``s_ti = h_t^T U x_i`` for the states ``h`` of a bidirectional LSTM over the target and the keys ``x`` of the
+    attention, all heads together. ``U`` is not in an `nn.Linear`, which PEFT and quantisers would take for a layer of
+    the model.
 
     Args:
         target_dim: size of the embeddings of the target.
@@ -23,11 +27,10 @@ class SequenceInference(nn.Module):
     def __init__(self, target_dim: int, key_dim: int, d_inference: int) -> None:
         super().__init__()
         self.lstm = nn.LSTM(target_dim, d_inference, batch_first=True, bidirectional=True)
-        width = 2 * d_inference
-        self.bilinear = nn.Parameter(_uniform(key_dim, width, fan_in=width * key_dim))
+        self.bilinear = nn.Parameter(torch.zeros(key_dim, 2 * d_inference))
 
     def forward(self, target: Tensor, target_mask: Tensor, keys: Tensor) -> Tensor:
-        """Return unnormalised log-probabilities, (B, T, S) in float32 or better.
+        """Return the scores, (B, T, S) in float32 or better.
 
         Args:
             target: (B, T, E) embeddings of the target tokens.
@@ -46,7 +49,7 @@ class SequenceInference(nn.Module):
 
 
 class LabelInference(nn.Module):
-    """Posterior of the alignment of a classifier: ``q(z = i) = softmax_i(u_y^T x_i)``, a vector for every label.
+    """Scores of the alignment of a classifier: ``s_i = u_y^T x_i``, with a vector for every label.
 
     Args:
         num_labels: number of classes.
@@ -55,14 +58,10 @@ class LabelInference(nn.Module):
 
     def __init__(self, num_labels: int, key_dim: int) -> None:
         super().__init__()
-        self.vectors = nn.Parameter(_uniform(num_labels, key_dim, fan_in=key_dim))
+        self.vectors = nn.Parameter(torch.zeros(num_labels, key_dim))
 
     def forward(self, labels: Tensor, keys: Tensor) -> Tensor:
-        """Return unnormalised log-probabilities, (B, 1, S) in float32 or better, for labels (B,)."""
+        """Return the scores, (B, 1, S) in float32 or better, for labels (B,)."""
         dtype = self.vectors.dtype
         scores = self.vectors[labels.clamp(min=0)].unsqueeze(1) @ keys.to(dtype).transpose(-1, -2)
         return scores.to(torch.promote_types(dtype, torch.float32))
-
-
-def _uniform(*shape: int, fan_in: int) -> Tensor:
-    return torch.empty(shape).uniform_(-(fan_in**-0.5), fan_in**-0.5)

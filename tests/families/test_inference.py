@@ -5,6 +5,8 @@ import torch
 
 from hf_bam.families.inference import LabelInference, SequenceInference
 
+pytestmark = pytest.mark.usefixtures("trained_posteriors")
+
 
 @pytest.fixture
 def inputs():

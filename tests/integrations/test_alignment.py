@@ -10,6 +10,8 @@ import hf_bam
 from ..models import marian, translation
 from .cases import assert_same_model
 
+pytestmark = pytest.mark.usefixtures("trained_posteriors")
+
 SETTINGS = {"family": "categorical", "objective": "variational", "d_inference": 8, "test_time": "expectation"}
 TRAINER = {"report_to": [], "disable_tqdm": True, "use_cpu": True, "learning_rate": 1e-2, "seed": 0}
 

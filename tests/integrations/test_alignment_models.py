@@ -13,6 +13,8 @@ from hf_bam.training.building import with_adapters
 from ..models import albert, bart, bert, bert2bert, classification, marian, recurrent, t5, translation
 from .cases import assert_same_model
 
+pytestmark = pytest.mark.usefixtures("trained_posteriors")
+
 MODELS = {
     "marian": (marian, translation),
     "bart": (bart, translation),

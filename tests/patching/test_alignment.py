@@ -11,6 +11,8 @@ import hf_bam
 from ..models import translation
 from .forced import BUILDERS, Oracle
 
+pytestmark = pytest.mark.usefixtures("trained_posteriors")
+
 LENGTHS, WIDTH = (4, 3), 4
 
 
@@ -142,23 +144,6 @@ def test_the_expectation_is_the_mean_probability_over_the_alignments(name):
         out = model(**batch)
     torch.testing.assert_close(out.logits.exp(), total)
     torch.testing.assert_close(out.loss, cross_entropy(total.log().flatten(0, 1), batch["labels"].flatten()))
-
-
-def test_a_posterior_that_is_the_prior_turns_the_bound_into_hard_attention(name, monkeypatch):
-    model, batch = case(name)
-    hf_bam.patch(model, family="categorical", objective="variational").train()
-    monkeypatch.setattr("hf_bam.families.alignment.log_posterior", lambda call, record: record.log_p[-1])
-    variational = model(**batch)
-    variational.loss.backward()
-    found = gradients(model)
-    model.zero_grad()
-    hf_bam.patch(model, family="categorical", objective="hard").train()
-    hard = model(**batch)
-    hard.loss.backward()
-    torch.testing.assert_close(variational.kl, torch.zeros_like(variational.kl), atol=1e-12, rtol=0)
-    torch.testing.assert_close(variational.loss, hard.loss)
-    for parameter, gradient in gradients(model).items():
-        torch.testing.assert_close(found[parameter], gradient, rtol=1e-6, atol=1e-9)
 
 
 def test_bounds_are_below_the_marginal_likelihood_on_every_batch(name):

@@ -13,6 +13,8 @@ from ..models import LABELS, SMALL, albert, bert, classification, distilbert, im
 from .forced import Oracle
 from .test_alignment_modes import gradients, train
 
+pytestmark = pytest.mark.usefixtures("trained_posteriors")
+
 LARGE = {"initializer_range": 0.4}
 CASES = {
     "bert": (lambda: bert(**LARGE), classification, "bert.encoder.layer.1.attention.self", 1),

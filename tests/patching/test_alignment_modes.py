@@ -11,6 +11,8 @@ import hf_bam
 from ..models import PAD, marian, translation
 from .forced import BUILDERS
 
+pytestmark = pytest.mark.usefixtures("trained_posteriors")
+
 OBJECTIVES = {
     "marginal": {"objective": "marginal"},
     "top k": {"objective": "marginal", "top_k": 2},

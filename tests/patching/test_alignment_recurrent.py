@@ -9,6 +9,8 @@ import hf_bam
 
 from ..models import PAD, recurrent, translation
 
+pytestmark = pytest.mark.usefixtures("trained_posteriors")
+
 LENGTHS = (5, 3)
 
 

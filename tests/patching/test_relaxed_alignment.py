@@ -11,6 +11,8 @@ from ..models import ARCHITECTURES, marian, translation
 from .forced import BUILDERS, Oracle
 from .test_alignment_modes import gradients, train
 
+pytestmark = pytest.mark.usefixtures("trained_posteriors")
+
 FAMILIES = {
     "gumbel": {"family": "gumbel", "temperature": 0.5, "d_inference": 8},
     "gumbel hard": {"family": "gumbel", "objective": "hard"},
@@ -65,14 +67,6 @@ def test_the_kl_of_a_batch_is_that_of_torch(name):
                 own, other = (distributions.Categorical(probs=x) for x in (q, p))
             expected.append(distributions.kl_divergence(own, other))
         torch.testing.assert_close(found, torch.cat(expected).mean())
-
-
-def test_a_posterior_that_is_the_prior_has_no_kl(settings, monkeypatch):
-    if settings.get("objective") == "hard":
-        return
-    monkeypatch.setattr("hf_bam.families.alignment.log_posterior", lambda call, record: record.log_p[-1])
-    out = hf_bam.patch(marian(init_std=0.5).double(), **settings).train()(**translation())
-    torch.testing.assert_close(out.kl, torch.zeros_like(out.kl), atol=1e-9, rtol=0)
 
 
 def test_a_low_temperature_gives_the_likelihood_of_single_positions():

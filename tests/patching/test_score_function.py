@@ -8,6 +8,8 @@ from hf_bam.families import categorical
 
 from ..models import marian, translation
 
+pytestmark = pytest.mark.usefixtures("trained_posteriors")
+
 COPIES, RUNS = 256, 60
 
 

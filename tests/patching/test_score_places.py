@@ -12,6 +12,8 @@ from ..models import bart, marian, t5, translation
 from .forced import forced_to
 from .test_score_function import gradient, sampled_gradients
 
+pytestmark = pytest.mark.usefixtures("trained_posteriors")
+
 RUNS = 60
 SMALL = {"d_model": 8, "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 8}
 PLACES = {

@@ -8,6 +8,8 @@ import hf_bam
 from ..models import PAD, bert, marian, translation
 from ..patching.forced import BUILDERS, Oracle
 
+pytestmark = pytest.mark.usefixtures("trained_posteriors")
+
 
 @pytest.mark.parametrize("name", BUILDERS)
 def test_the_prior_is_the_attention_of_the_plain_model(name):
