@@ -1,7 +1,7 @@
 """Inference networks: the posterior ``q(z | x, y)`` of an alignment, which also reads the target.
 
-The posterior of a position is ``q(z = i) = softmax_i(log p_i + s_i)``. A network computes the scores ``s``, which are 0
-at first, so that training starts with ``q = p``. The best ones are the log-likelihoods ``log f(i)``.
+The posterior of a position is ``q(z = i) = softmax_i(log p_i + s_i)``. A network computes the scores ``s``, which are
+0 at first, so that training starts with ``q = p``. The best ones are the log-likelihoods ``log f(i)``.
 """
 
 from __future__ import annotations
