@@ -10,7 +10,7 @@ from typing import Any
 from .. import models
 from ..attention import interface
 from ..patching import backward, steps
-from . import pipelines, pretrained, trainer
+from . import pretrained, trainer
 from .imports import when_imported
 
 _MARK = "_hf_bam"
@@ -39,7 +39,7 @@ def install() -> None:
     """Wrap methods of other libraries and register with them, once; `import hf_bam` calls this.
 
     For models that are not patched, every wrapped method does what it did before. Methods of `Trainer` and of PEFT are
-    wrapped when their modules are imported, which hf_bam does not do.
+    wrapped, and pipelines are registered, when their modules are imported, which hf_bam does not do.
 
     Wrapped methods:
 
@@ -70,11 +70,17 @@ def install() -> None:
     """
     interface.register()
     models.register()
-    pipelines.register()
     backward.install()
     steps.install()
+    when_imported("transformers.pipelines", _register_pipelines)
     for path in {path for path, _, _ in WRAPPERS}:
         when_imported(path.rpartition(".")[0], functools.partial(_wrap_all, path))
+
+
+def _register_pipelines() -> None:
+    from . import pipelines
+
+    pipelines.register()
 
 
 def _wrap_all(path: str) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from transformers import BertConfig, BertModel, PretrainedConfig, PreTrainedModel, ViTConfig, ViTModel
+from transformers import BertConfig, PretrainedConfig, PreTrainedModel, ViTConfig
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 
@@ -65,8 +66,8 @@ class CoAttentionForVisualQuestionAnswering(PreTrainedModel):
 
     def __init__(self, config: CoAttentionConfig) -> None:
         super().__init__(config)
-        self.vision = ViTModel(config.vision_config, add_pooling_layer=False)
-        self.text = BertModel(config.text_config, add_pooling_layer=False)
+        self.vision = transformers.ViTModel(config.vision_config, add_pooling_layer=False)
+        self.text = transformers.BertModel(config.text_config, add_pooling_layer=False)
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(config.text_config.hidden_size, config.num_labels)
         self.post_init()

@@ -92,8 +92,8 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, *f
     return launch_forward(query, key, value, logits, _spec(query, key, flat))
 
 
-@torch.library.register_fake("hf_bam::attend")
-def _(query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, *flat: Any) -> tuple[Tensor, ...]:
+@torch.library.impl("hf_bam::attend", "meta")
+def _attend_shapes(query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, *flat: Any) -> tuple[Tensor, ...]:
     batch, heads, queries, _ = query.shape
     lse, noisy_lse, kl = (query.new_empty(batch, heads, queries, dtype=torch.float32) for _ in range(3))
     received = lse.new_empty(batch, heads, key.shape[2])
@@ -115,8 +115,8 @@ def _attend_backward(
     return launch_backward(query, key, value, logits, *rest[:5], spec=_spec(query, key, rest[5:]))
 
 
-@torch.library.register_fake("hf_bam::attend_backward")
-def _(query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
+@torch.library.impl("hf_bam::attend_backward", "meta")
+def _attend_backward_shapes(query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
     batch, heads, keys, _ = key.shape
     has_kl = rest[3] is not None
     return (
