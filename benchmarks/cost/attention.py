@@ -13,10 +13,12 @@ from hf_bam.objective import kl_divergence
 from hf_bam.priors import Gamma
 
 HEADS, WIDTH = 12, 64
-LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
-LONGEST = {"plain": 4096, "BAM": 4096, "BAM, causal": 4096, "matrix": 2048}
+LENGTHS = (128, 256, 512, 1024, 2048, 4096)
+GROUPS = (("plain", "BAM", "BAM, k=5", "matrix"), ("plain, causal", "BAM, causal"))
+"""Kinds of attention that are compared; BAM has the default settings unless its name says otherwise."""
+LONGEST = {kind: 2048 if kind == "matrix" else 4096 for group in GROUPS for kind in group}
 """Kinds of attention, with the largest number of tokens that each is measured with."""
-POSTERIOR, PRIOR = Weibull(5.0), Gamma(100.0)
+PRIOR = Gamma(100.0)
 
 
 def inputs(tokens):
@@ -30,17 +32,18 @@ def inputs(tokens):
 def attention_pass(kind, tokens):
     """Return a function that computes attention, its KL if it has one, and their gradients."""
     query, key, value, log_psi = inputs(tokens)
-    mask = AttentionMask((1, HEADS, tokens, tokens), causal=kind.endswith("causal"))
+    causal, posterior = kind.endswith("causal"), Weibull(5.0 if kind.endswith("k=5") else 1.0)
+    mask = AttentionMask((1, HEADS, tokens, tokens), causal=causal)
 
     def plain():
-        scaled_dot_product_attention(query, key, value).sum().backward()
+        scaled_dot_product_attention(query, key, value, is_causal=causal).sum().backward()
 
     def bam():
         done = attend(
             query,
             key,
             value,
-            posterior=POSTERIOR,
+            posterior=posterior,
             prior=PRIOR,
             seed=NoiseSeed(0),
             scale=WIDTH**-0.5,
@@ -51,7 +54,7 @@ def attention_pass(kind, tokens):
 
     def matrix():
         log_p = ((query @ key.transpose(-1, -2)) / math.sqrt(WIDTH)).log_softmax(-1)
-        weights = (log_p + POSTERIOR.log_noise(log_p.shape)).softmax(-1)
-        ((weights @ value).sum() + kl_divergence(POSTERIOR, PRIOR, log_p, log_psi).sum()).backward()
+        weights = (log_p + posterior.log_noise(log_p.shape)).softmax(-1)
+        ((weights @ value).sum() + kl_divergence(posterior, PRIOR, log_p, log_psi).sum()).backward()
 
-    return {"plain": plain, "matrix": matrix}.get(kind, bam)
+    return plain if kind.startswith("plain") else matrix if kind == "matrix" else bam

@@ -83,6 +83,18 @@ def memory_table():
     )
 
 
+def attention_table():
+    """Return the time of attention alone, forward and backward, relative to plain attention: median and quartiles."""
+    lines = []
+    for row in rows_of("scaling"):
+        if row["by"] == "tokens" and "ratio" in row:
+            plain = f"{1000 * row['seconds']['plain'][1]:.1f} ms"
+            ratios = {name: row["ratio"][name] for name in ("BAM", "BAM, k=5", "BAM, causal")}
+            found = {name: f"{median:.2f} ({low:.2f} to {high:.2f})" for name, (low, median, high) in ratios.items()}
+            lines.append({"tokens": str(row["tokens"]), "plain": plain, **found, "target": str(row["target"]["BAM"])})
+    return as_markdown(lines)
+
+
 def exponent_table():
     """Return the exponents with which time grows: of attention in the tokens, of predictions in the samples."""
     lines = []
@@ -166,6 +178,7 @@ def pages():
         "memory": memory_table(),
         "compiled": compiled_table(),
         "generation": generation_table(),
+        "attention": attention_table(),
         "exponents": exponent_table(),
         "layers": layer_table(),
     }

@@ -1,11 +1,16 @@
-"""Growth of the cost with the number of tokens, of samples and of stochastic layers."""
+"""Growth of the cost with the number of tokens, of samples and of stochastic layers.
+
+Attention alone is timed on one thread by the time of the processor, so that other programs of the machine disturb less.
+"""
+
+import time
 
 import numpy as np
 import torch
 
 from hf_bam.prediction import Bam
 
-from .attention import LENGTHS, LONGEST, attention_pass
+from .attention import GROUPS, LENGTHS, LONGEST, attention_pass
 from .measure import interleaved
 from .shapes import batch_for, build, training_step
 
@@ -20,13 +25,19 @@ def exponent(sizes, seconds):
 
 
 def by_tokens():
-    medians = {kind: {} for kind in LONGEST}
+    medians, threads = {kind: {} for kind in LONGEST}, torch.get_num_threads()
+    torch.set_num_threads(1)
     for tokens in LENGTHS:
-        runs = {kind: attention_pass(kind, tokens) for kind, longest in LONGEST.items() if tokens <= longest}
-        result = interleaved(runs, REPETITIONS)
-        for kind in runs:
-            medians[kind][tokens] = result["seconds"][kind][1]
-        yield {"by": "tokens", "tokens": tokens, **result}
+        repetitions = max(REPETITIONS, 2**15 // tokens)
+        found = {"seconds": {}, "ratio": {}}
+        for group in GROUPS:
+            runs = {kind: attention_pass(kind, tokens) for kind in group if tokens <= LONGEST[kind]}
+            for name, values in interleaved(runs, repetitions, clock=time.process_time).items():
+                found[name] |= values
+        for kind, quartiles in found["seconds"].items():
+            medians[kind][tokens] = quartiles[1]
+        yield {"by": "tokens", "tokens": tokens, "target": {"BAM": 1.25}, **found}
+    torch.set_num_threads(threads)
     for kind, times in medians.items():
         long = [n for n in times if n >= 512]
         yield {"by": "tokens", "attention": kind, "from": 512, "exponent": exponent(long, [times[n] for n in long])}

@@ -16,10 +16,11 @@ typedef struct {
     int64_t part, batch, head, first, last;     /* the head within its example */
     int64_t block;                              /* rows that are worked on at a time */
     int64_t keys, width, value_width;           /* padded */
+    int64_t stride;                             /* of the rows of scores */
     float *keys_transposed, *values_transposed; /* panels; the keys times the scale */
     float *keys_packed, *values_packed;
     float *queries_packed, *grads_packed;       /* panels of a block: queries times the scale, gradient of the output */
-    float *scores, *score_grads;                /* (block, keys) */
+    float *scores, *score_grads;                /* (block, stride) */
     float *key_grad, *value_grad;               /* sums over the rows of the job */
     float *result;                              /* (block, columns): output, or gradient of the queries */
     float *scratch;                             /* two rows */
@@ -41,6 +42,7 @@ static Job describe(const Call *c, int64_t number) {
         .last = c->rows * (part + 1) / c->parts,
         .block = lesser(c->rows, lesser(MOST, greater(FEWEST, ENTRIES / c->keys / TALL * TALL))),
         .keys = whole(c->keys),
+        .stride = whole(c->keys) + LANES, /* rows at multiples of a power of two would share a few lines of the cache */
         .width = whole(c->width),
         .value_width = whole(c->value_width),
         .columns = c->columns ? c->columns + number * c->keys : NULL,
@@ -63,7 +65,7 @@ static int64_t lay_out(const Call *c, Job *j, float *memory) {
     j->allowed.target = take(&end, c->keys);
     j->allowed.slope = take(&end, c->keys);
     j->scratch = take(&end, 2 * c->keys);
-    j->scores = take(&end, j->block * j->keys);
+    j->scores = take(&end, j->block * j->stride);
     j->result = take(&end, j->block * greater(j->width, j->value_width));
     if (c->output_grad.data || !is_few(j)) j->keys_transposed = take(&end, j->keys * c->width);
     if (c->output_grad.data) {
@@ -71,7 +73,7 @@ static int64_t lay_out(const Call *c, Job *j, float *memory) {
         j->keys_packed = take(&end, c->keys * j->width);
         j->queries_packed = take(&end, j->block * j->width);
         j->grads_packed = take(&end, j->block * j->value_width);
-        j->score_grads = take(&end, j->block * j->keys);
+        j->score_grads = take(&end, j->block * j->stride);
         j->key_grad = take(&end, c->keys * j->width);
         j->value_grad = take(&end, c->keys * j->value_width);
     } else if (!is_few(j)) {
@@ -93,7 +95,8 @@ static void run_rows(const Call *c, Job *j, int64_t start, int64_t rows, int64_t
     for (int64_t i = 0; i < rows; i++) {
         Row r = locate(c, j->batch * c->heads + j->head, start + i);
         if (start + i == j->first || !same_keys(&r, &j->before)) prepare_keys(c, &r, &j->allowed);
-        run_row(c, &r, &j->allowed, keys, j->scores + i * j->keys, j->score_grads ? j->score_grads + i * j->keys : NULL,
+        run_row(c, &r, &j->allowed, keys, j->scores + i * j->stride,
+                j->score_grads ? j->score_grads + i * j->stride : NULL,
                 j->scratch, j->columns);
         j->before = r;
     }
@@ -123,9 +126,9 @@ static void forward(const Call *c, Job *j) {
     for (int64_t start = j->first; start < j->last; start += j->block) {
         const int64_t rows = lesser(j->block, j->last - start), keys = c->causal ? lesser(start + rows, c->keys) : c->keys;
         multiply(rows, keys, c->width, row_of(&c->query, j, start), c->query.row, 1, j->keys_transposed, c->width,
-                 j->scores, j->keys, 0);
+                 j->scores, j->stride, 0);
         run_rows(c, j, start, rows, keys);
-        multiply(rows, c->value_width, keys, j->scores, j->keys, 1, j->values_packed, c->keys, j->result,
+        multiply(rows, c->value_width, keys, j->scores, j->stride, 1, j->values_packed, c->keys, j->result,
                  j->value_width, 0);
         copy_out(j->result, j->value_width, rows, c->value_width, &c->output, row_of(&c->output, j, start));
     }
@@ -141,16 +144,16 @@ static void backward(const Call *c, Job *j) {
     for (int64_t start = j->first; start < j->last; start += j->block) {
         const int64_t rows = lesser(j->block, j->last - start), keys = c->causal ? lesser(start + rows, c->keys) : c->keys;
         const float *query = row_of(&c->query, j, start), *grad = row_of(&c->output_grad, j, start);
-        multiply(rows, keys, c->width, query, c->query.row, 1, j->keys_transposed, c->width, j->scores, j->keys, 0);
+        multiply(rows, keys, c->width, query, c->query.row, 1, j->keys_transposed, c->width, j->scores, j->stride, 0);
         multiply(rows, keys, c->value_width, grad, c->output_grad.row, 1, j->values_transposed, c->value_width,
-                 j->score_grads, j->keys, 0);
+                 j->score_grads, j->stride, 0);
         run_rows(c, j, start, rows, keys);
-        multiply(rows, c->width, keys, j->score_grads, j->keys, 1, j->keys_packed, c->keys, j->result, j->width, 0);
+        multiply(rows, c->width, keys, j->score_grads, j->stride, 1, j->keys_packed, c->keys, j->result, j->width, 0);
         copy_out(j->result, j->width, rows, c->width, &c->query_grad, row_of(&c->query_grad, j, start));
         pack(query, c->query.row, rows, c->width, c->scale, j->queries_packed);
-        multiply(keys, c->width, rows, j->score_grads, 1, j->keys, j->queries_packed, rows, j->key_grad, j->width, 1);
+        multiply(keys, c->width, rows, j->score_grads, 1, j->stride, j->queries_packed, rows, j->key_grad, j->width, 1);
         pack(grad, c->output_grad.row, rows, c->value_width, 1.0f, j->grads_packed);
-        multiply(keys, c->value_width, rows, j->scores, 1, j->keys, j->grads_packed, rows, j->value_grad,
+        multiply(keys, c->value_width, rows, j->scores, 1, j->stride, j->grads_packed, rows, j->value_grad,
                  j->value_width, 1);
     }
     copy_out(j->key_grad, j->width, c->keys, c->width, &c->key_grad, row_of(&c->key_grad, j, 0));

@@ -104,7 +104,7 @@ static inline float uniform(uint32_t bits) {
     return u < 0.99999994f ? u : 0.99999994f;
 }
 
-static inline float log_exponential(float u) { return log_(-log_given(1.0f - u, -u)); }
+static inline float exponential(float u) { return -log_given(1.0f - u, -u); }
 
 static inline float normal(float u) {
     float x = 2.0f * u - 1.0f, w = -log_(4.0f * u * (1.0f - u));

@@ -41,19 +41,46 @@ static void mask_scores(const Row *r, const float *restrict flags, float *restri
         for (int64_t j = 0; j < r->n; j++) s[j] = flags[j] > 0.0f ? s[j] : HIDDEN;
 }
 
-static void add_noise(const Call *c, const Row *r, float *restrict s) {
+/* Adds the noise to the scores, or returns it as factors of their exponentials, else null. Weibull noise with k = 1, the
+ * default, is an exponential number, of which no logarithm is needed: a constant factor of a row has no effect.
+ * The loops are apart, with results in `t`: one loop of everything would wait for itself most of the time.
+ */
+static const float *add_noise(const Call *c, const Row *r, float *restrict s, float *restrict t) {
     const float spread = c->spread, offset = c->offset;
     const uint32_t first = r->first, second = r->second;
     if (c->noise) {
         const float *noise = c->noise + r->head * c->keys;
         for (int64_t j = 0; j < r->n; j++) s[j] += noise[j];
-    } else if (c->family == WEIBULL) {
-        for (int64_t j = 0; j < r->n; j++)
-            s[j] += offset + spread * log_exponential(uniform(random_bits(first, second, (uint32_t)j)));
-    } else {
-        for (int64_t j = 0; j < r->n; j++)
-            s[j] += offset + spread * normal(uniform(random_bits(first, second, (uint32_t)j)));
+        return NULL;
     }
+    for (int64_t j = 0; j < r->n; j++) t[j] = uniform(random_bits(first, second, (uint32_t)j));
+    if (c->family == LOGNORMAL) {
+        for (int64_t j = 0; j < r->n; j++) s[j] += offset + spread * normal(t[j]);
+        return NULL;
+    }
+    for (int64_t j = 0; j < r->n; j++) t[j] = exponential(t[j]);
+    if (spread == 1.0f) return t;
+    for (int64_t j = 0; j < r->n; j++) s[j] += offset + spread * log_(t[j]);
+    return NULL;
+}
+
+/* Replaces scores by exp(score - base), times the factors if there are any; returns the sum. */
+static float exponentiate(float *restrict s, const float *restrict factors, int64_t n, float base) {
+    float sum = 0.0f;
+    if (factors) {
+        REDUCE(+ : sum)
+        for (int64_t j = 0; j < n; j++) {
+            s[j] = factors[j] * exp_(s[j] - base);
+            sum += s[j];
+        }
+    } else {
+        REDUCE(+ : sum)
+        for (int64_t j = 0; j < n; j++) {
+            s[j] = exp_(s[j] - base);
+            sum += s[j];
+        }
+    }
+    return sum;
 }
 
 /* Multiplies by 0 with probability p, else by 1 / (1 - p). */
@@ -210,7 +237,8 @@ static void mean_grad(const Call *c, const Row *r, const float *restrict log_p, 
 
 /* ---- a row forward and backward ---- */
 
-static void forward_row(const Call *c, const Row *r, const Keys *k, float *restrict s, float *restrict columns) {
+static void forward_row(const Call *c, const Row *r, const Keys *k, float *restrict s, float *restrict t,
+                        float *restrict columns) {
     const int64_t index = r->head * c->rows + r->row;
     mask_scores(r, k->flags, s);
     if (c->kl || c->query_mask) {
@@ -221,13 +249,8 @@ static void forward_row(const Call *c, const Row *r, const Keys *k, float *restr
         if (c->query_mask)
             for (int64_t j = 0; j < r->n; j++) columns[j] += kept * exp_(s[j] - lse);
     }
-    add_noise(c, r, s);
-    float top = maximum(s, r->n), sum = 0.0f;
-    REDUCE(+ : sum)
-    for (int64_t j = 0; j < r->n; j++) {
-        s[j] = exp_(s[j] - top);
-        sum += s[j];
-    }
+    const float *factors = add_noise(c, r, s, t);
+    const float top = maximum(s, r->n), sum = exponentiate(s, factors, r->n, top);
     c->noisy_lse[index] = top + log_(sum);
     const float inverse = 1.0f / sum;
     for (int64_t j = 0; j < r->n; j++) s[j] *= inverse;
@@ -241,14 +264,11 @@ static void backward_row(const Call *c, const Row *r, const Keys *k, float *rest
     mask_scores(r, k->flags, s);
     if (c->kl_grad || c->mean_grad)
         for (int64_t j = 0; j < r->n; j++) log_p[j] = s[j] - lse;
-    add_noise(c, r, s);
+    exponentiate(s, add_noise(c, r, s, t), r->n, noisy_lse);
     if (c->dropout > 0.0f) drop(c, r, g);
     float delta = 0.0f;
     REDUCE(+ : delta)
-    for (int64_t j = 0; j < r->n; j++) {
-        s[j] = exp_(s[j] - noisy_lse);
-        delta += s[j] * g[j];
-    }
+    for (int64_t j = 0; j < r->n; j++) delta += s[j] * g[j];
     for (int64_t j = 0; j < r->n; j++) g[j] = s[j] * (g[j] - delta);
     if (c->dropout > 0.0f) drop(c, r, s);
     if (c->kl_grad)
@@ -268,7 +288,7 @@ static void run_row(const Call *c, const Row *r, const Keys *k, int64_t keys, fl
     } else if (g) {
         backward_row(c, r, k, s, g, scratch, scratch + c->keys, columns);
     } else {
-        forward_row(c, r, k, s, columns);
+        forward_row(c, r, k, s, scratch, columns);
     }
     memset(s + used, 0, sizeof(float) * (size_t)(keys - used));
     if (g) memset(g + used, 0, sizeof(float) * (size_t)(keys - used));
