@@ -1,6 +1,6 @@
 """Growth of the cost with the number of tokens, of samples and of stochastic layers.
 
-Attention alone is timed on one thread by the time of the processor, so that other programs of the machine disturb less.
+Attention alone runs on one thread and is timed by the processor, so that other programs of the machine disturb less.
 """
 
 import time

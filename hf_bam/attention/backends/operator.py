@@ -7,7 +7,7 @@ takes tensors and numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -39,22 +39,24 @@ def attend_natively(query: Tensor, key: Tensor, value: Tensor, logits: Tensor | 
         Output (B, H, T, D_v) as a view of (B, T, H, D_v); KL (B, H, T) or None without `logits`; sums of the soft
         attention over the queries of `spec.query_mask`, (B, H, S), or None without one.
     """
+    inputs = (query, key, value, logits)
     if needs_operator(query):
-        output, kl, received, _, _ = torch.ops.hf_bam.attend(query, key, value, logits, *_flat(spec))
+        output, kl, received, _, _ = torch.ops.hf_bam.attend(*inputs, *_flat(spec))
+    elif torch.is_grad_enabled():
+        output, kl, received, _, _ = _Attend.apply(*inputs, *_flat(spec))  # type: ignore[no-untyped-call]
     else:
-        output, kl, received, _, _ = launch_forward(query, key, value, logits, spec)
+        output, kl, received, _, _ = launch_forward(*inputs, spec)
     kl, received = None if logits is None else kl, None if spec.query_mask is None else received
     return Parts(output.transpose(1, 2), kl, received)
 
 
 def needs_operator(x: Tensor) -> bool:
-    """Return whether something follows or transforms the call: autograd, a compiler, a tracer or `torch.func`.
+    """Return whether something follows or transforms the call: a compiler, a tracer, a dispatch mode or `torch.func`.
 
-    Otherwise the kernel is called directly: in a step of a decoder, its few queries cost less than torch's dispatcher.
+    Otherwise the kernel is called directly: torch's dispatcher takes longer than a call with few queries.
     """
     traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None or is_in_torch_dispatch_mode()
-    transformed = type(x) is not Tensor or torch._C._are_functorch_transforms_active()
-    return torch.is_grad_enabled() or traced or transformed
+    return traced or type(x) is not Tensor or torch._C._are_functorch_transforms_active()
 
 
 def _flat(spec: Spec) -> tuple[Any, ...]:
@@ -65,7 +67,7 @@ def _flat(spec: Spec) -> tuple[Any, ...]:
     return *tensors, *seeds, mask.causal, spec.scale, spec.dropout, *encode(spec.posterior, spec.prior)
 
 
-def _spec(query: Tensor, key: Tensor, flat: tuple[Any, ...]) -> Spec:
+def _spec(query: Tensor, key: Tensor, flat: Sequence[Any]) -> Spec:
     """Return the arguments that `_flat` gave these values."""
     allowed, bias, noise, query_mask, *seeds, causal, scale, dropout, posterior, prior = flat
     batch, heads, queries, _ = query.shape
@@ -141,11 +143,28 @@ def _backward(ctx: Any, output_grad: Tensor | None, *grads: Tensor | None) -> tu
     of_results = (output_grad, *grads[:2])
     if torch.is_grad_enabled():  # create_graph=True
         return *_differentiable_grads(inputs, _spec(inputs[0], inputs[1], flat), of_results), *rest
-    *found, logits_grad = torch.ops.hf_bam.attend_backward(*inputs, lse, noisy_lse, *of_results, *flat)
+    given = (*inputs, lse, noisy_lse, *of_results)
+    if needs_operator(inputs[0]):
+        *found, logits_grad = torch.ops.hf_bam.attend_backward(*given, *flat)
+    else:
+        *found, logits_grad = launch_backward(*given, spec=_spec(inputs[0], inputs[1], flat))
     return *(x.transpose(1, 2) for x in found), None if grads[0] is None else logits_grad, *rest
 
 
 torch.library.register_autograd("hf_bam::attend", _backward, setup_context=_keep)
+
+
+class _Attend(torch.autograd.Function):
+    """The operator without torch's dispatcher."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+        query, key, value, logits, *flat = inputs
+        output = launch_forward(query, key, value, logits, _spec(query, key, flat))
+        _keep(ctx, inputs, output)
+        return output
+
+    backward = staticmethod(_backward)
 
 
 def _differentiable_grads(

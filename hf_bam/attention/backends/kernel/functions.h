@@ -59,8 +59,9 @@ static inline float lgamma1p(float a) {
 static inline float digamma1p(float a) {
     float x = a + 5.0f, r = 1.0f / x, r2 = r * r;
     float series = r2 * (0.0833333333f - r2 * (0.00833333333f - r2 * 0.00396825397f));
-    float low = (2.0f * a + 3.0f) / ((a + 1.0f) * (a + 2.0f)), high = (2.0f * a + 7.0f) / ((a + 3.0f) * (a + 4.0f));
-    return log_(x) - 0.5f * r - series - low - high;
+    float low = (a + 1.0f) * (a + 2.0f), high = (a + 3.0f) * (a + 4.0f);
+    float sum = ((2.0f * a + 3.0f) * high + (2.0f * a + 7.0f) * low) / (low * high); /* of 1/(1+a) to 1/(4+a) */
+    return log_(x) - 0.5f * r - series - sum;
 }
 
 /* ---- random numbers: a function of seed, row and key (noise.py has the same) ---- */

@@ -114,7 +114,8 @@ typedef struct {
     float *target;  /* Weibull: alpha, 0 where hidden; Lognormal: log Psi, shifted by the difference of the means */
     float *slope;   /* Weibull: digamma(1 + alpha), for the gradient */
     float total;    /* Weibull: sum of alpha */
-    float constant; /* Weibull: sum of log Gamma(alpha) */
+    float linear;   /* Weibull: factor of alpha in the KL, beside the log-probability */
+    float constant; /* of the KL of a row */
 } Keys;
 
 static void prepare_gamma(const Call *c, const Row *r, Keys *k, const float *logits, float log_sum) {
@@ -129,7 +130,8 @@ static void prepare_gamma(const Call *c, const Row *r, Keys *k, const float *log
         constant += flags[j] * (lgamma1p(alpha[j]) - offset - slope * logits[j]);
     }
     k->total = total;
-    k->constant = constant;
+    k->linear = EULER / c->k - c->offset - logf(c->beta);
+    k->constant = constant + c->beta + (float)k->count * (logf(c->k) - EULER - 1.0f);
     if (c->kl_grad)
         for (int64_t j = 0; j < r->n; j++) digamma[j] = digamma1p(alpha[j]);
 }
@@ -153,8 +155,10 @@ static void prepare_prior(const Call *c, const Row *r, Keys *k) {
     if (c->family == WEIBULL) {
         prepare_gamma(c, r, k, logits, log_sum);
     } else {
-        float shift = 0.5f * (c->sigma * c->sigma - c->sigma_prior * c->sigma_prior) - log_sum;
+        const float variance = c->sigma * c->sigma, of_prior = c->sigma_prior * c->sigma_prior;
+        const float shift = 0.5f * (variance - of_prior) - log_sum;
         for (int64_t j = 0; j < r->n; j++) target[j] = logits[j] + shift;
+        k->constant = (float)k->count * (logf(c->sigma_prior / c->sigma) - 0.5f + 0.5f * variance / of_prior);
     }
 }
 
@@ -178,25 +182,23 @@ static float row_kl(const Call *c, const Row *r, const Keys *k, const float *s, 
     const float *restrict target = k->target, *restrict flags = k->flags;
     float sum = 0.0f;
     if (c->family == WEIBULL) {
-        const float linear = EULER / c->k - c->offset - logf(c->beta) + lse;
+        const float linear = k->linear + lse;
         REDUCE(+ : sum)
         for (int64_t j = 0; j < r->n; j++) sum += target[j] * (linear - s[j]);
-        return sum + c->beta + k->constant + (float)k->count * (logf(c->k) - EULER - 1.0f);
+        return sum + k->constant;
     }
     REDUCE(+ : sum)
     for (int64_t j = 0; j < r->n; j++) {
         float d = flags[j] > 0.0f ? s[j] - lse - target[j] : 0.0f;
         sum += d * d;
     }
-    const float precision = 0.5f / (c->sigma_prior * c->sigma_prior);
-    float constant = logf(c->sigma_prior / c->sigma) - 0.5f + precision * c->sigma * c->sigma;
-    return sum * precision + (float)k->count * constant;
+    return sum * 0.5f / (c->sigma_prior * c->sigma_prior) + k->constant;
 }
 
 /* Adds to the gradients of the row's scores and of the prior's logits. */
 static void weibull_grad(const Call *c, const Row *r, const Keys *k, const float *restrict log_p, float grad,
                          float *restrict score_grad, float *restrict t, float *restrict columns) {
-    const float linear = EULER / c->k - c->offset - logf(c->beta), total = k->total, slope = c->shape_slope * grad;
+    const float linear = k->linear, total = k->total, slope = c->shape_slope * grad;
     const float *restrict alpha = k->target, *restrict digamma = k->slope, *restrict flags = k->flags;
     const float *restrict psi = k->psi;
     float sum = 0.0f;
