@@ -118,7 +118,9 @@ def _attend_backward(
 
 
 @torch.library.impl("hf_bam::attend_backward", "meta")
-def _attend_backward_shapes(query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
+def _attend_backward_shapes(
+    query: Tensor, key: Tensor, value: Tensor, logits: Tensor | None, *rest: Any
+) -> tuple[Tensor, ...]:
     batch, heads, keys, _ = key.shape
     has_kl = rest[3] is not None
     return (
