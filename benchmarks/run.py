@@ -7,6 +7,7 @@ python benchmarks/run.py memory     # peak memory of a training step and of atte
 python benchmarks/run.py scaling    # cost by number of tokens, samples and stochastic layers, 10 minutes
 python benchmarks/run.py compiled   # training steps under torch.compile, 10 minutes
 python benchmarks/run.py generation # texts with sampled attention against plain ones, 5 minutes
+python benchmarks/run.py startup    # import of the package, 2 minutes
 python benchmarks/run.py gpu        # FlexAttention on a GPU: agreement with the matrix, and time, 10 minutes
 python benchmarks/run.py predict    # batched sampling against separate passes, 2 minutes
 python benchmarks/run.py loop       # overhead of the training loop, 2 minutes
@@ -44,6 +45,7 @@ MEASURED = {
     "scaling": "cost.scaling",
     "compiled": "cost.compiled",
     "generation": "cost.generation",
+    "startup": "cost.startup",
     "gpu": "cost.gpu",
     "predict": "cost.predict",
     "loop": "cost.loop",

@@ -28,10 +28,10 @@ def interleaved(runs, repetitions, warm_up=1, clock=None):
                 times[name].append(clock() - start)
     first = next(iter(times.values()))
     ratios = {name: [a / b for a, b in zip(t, first, strict=True)] for name, t in times.items()}
-    return {"seconds": _quartiles(times), "ratio": _quartiles(ratios)}
+    return {"seconds": quartiles(times), "ratio": quartiles(ratios)}
 
 
-def _quartiles(values):
+def quartiles(values):
     return {name: [round(q, 5) for q in statistics.quantiles(v, method="inclusive")] for name, v in values.items()}
 
 

@@ -72,6 +72,20 @@ def generation_table():
     return as_markdown(lines, text_columns=2)
 
 
+def startup_table():
+    """Return seconds of the import after others, and of the command line's help."""
+    return as_markdown(
+        [
+            {
+                "what": row["after"] if row["after"].startswith("hf-bam") else f"`import hf_bam` after {row['after']}",
+                "seconds": "{1:.2f} ({0:.2f} to {2:.2f})".format(*row["seconds"]),
+                "target": "" if row["target"] is None else f"{row['target']:.1f}",
+            }
+            for row in rows_of("startup")
+        ]
+    )
+
+
 def memory_table():
     """Return peak megabytes of a training step."""
     (step,) = (row for row in rows_of("memory") if row["what"] == "training step")
@@ -178,6 +192,7 @@ def pages():
         "memory": memory_table(),
         "compiled": compiled_table(),
         "generation": generation_table(),
+        "startup": startup_table(),
         "attention": attention_table(),
         "exponents": exponent_table(),
         "layers": layer_table(),
