@@ -31,7 +31,8 @@ def test_every_run_can_be_resolved_and_all_have_the_same_seeds():
         assert evaluation.start == (None if run.configuration == "pretrained" else "pretrained")
     for data in ("language", "multi30k"):
         seeds = [run.seed for run in runs if run.task.endswith(data)]
-        assert seeds and seeds == sorted(seeds)
+        assert seeds
+        assert seeds == sorted(seeds)
     of_seeds = [{run[:2] for run in runs if run.seed == seed} for seed in range(3)]
     assert of_seeds[0] == of_seeds[1] == of_seeds[2]
     assert {task for task, _ in of_seeds[0]} == {*alignment_tables.TASKS}
