@@ -249,6 +249,17 @@ def curve(trained, parts):
     return rows
 
 
+def coverage_of_halves(truth, mean, std):
+    """Return the share of targets in intervals that were fitted to the other half of the same rows, at random."""
+    covered, order = np.zeros(len(truth), dtype=bool), np.random.default_rng(0).permutation(len(truth))
+    halves = order[: len(order) // 2], order[len(order) // 2 :]
+    for fitted, measured in (halves, halves[::-1]):
+        fit = IntervalFit.fit(truth[fitted], mean[fitted], std[fitted], ALPHA)
+        low, high = fit.intervals(mean[measured], std[measured])
+        covered[measured] = (low <= truth[measured]) & (truth[measured] <= high)
+    return float(covered.mean())
+
+
 def number_row(name, samples, parts):
     """Return the measures of a method whose predictions are numbers."""
     mean = {part: own.mean(axis=0) for part, own in samples.items()}
@@ -256,6 +267,7 @@ def number_row(name, samples, parts):
     fit = IntervalFit.fit(parts.labels["sets"], mean["sets"], std["sets"], ALPHA)
     low, high = fit.intervals(mean["test"], std["test"])
     truth = parts.labels["test"]
+    halves = coverage_of_halves(truth, mean["test"], std["test"])
     several = len(samples["test"]) > 1
     return {
         "method": name,
@@ -265,5 +277,6 @@ def number_row(name, samples, parts):
         "sample_coverage": metrics.interval_coverage(truth, samples["test"]) if several else None,
         "interval_coverage": float(((low <= truth) & (truth <= high)).mean()),
         "interval_width": float((high - low).mean()),
+        "interval_coverage_of_halves": halves,
         "error_spearman": metrics.spearman(abs(mean["test"] - truth), std["test"]) if several else None,
     }

@@ -48,6 +48,7 @@ NUMBERS = {
     "sample_coverage": 3,
     "interval_coverage": 3,
     "interval_width": 2,
+    "interval_coverage_of_halves": 3,
     "error_spearman": 3,
 }
 """Measures of a regression."""

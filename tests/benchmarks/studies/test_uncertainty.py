@@ -151,3 +151,15 @@ def test_differences_are_means_over_tasks_with_enough_seeds():
     assert cells(parts["regression"], "plain, consistency | plain | 3")[4] == "0.520 ± 0.050"
     assert "### sentiment" in parts["tasks"]
     assert "sts-b" not in parts["tasks"]
+
+
+def test_intervals_of_one_half_hold_on_the_other():
+    std = RANDOM.uniform(0.5, 2, size=4000)
+    truth = RANDOM.normal(size=4000) * std
+    covered = uncertainty.coverage_of_halves(truth, np.zeros(4000), std)
+    assert stats.binomtest(round(4000 * covered), 4000, 1 - uncertainty.ALPHA).pvalue > 1e-3
+    shifted = uncertainty.IntervalFit.fit(truth, np.zeros(4000), std, uncertainty.ALPHA)
+    low, high = shifted.intervals(np.zeros(4000), std)
+    assert (
+        np.mean((low <= 2 * truth) & (2 * truth <= high)) < covered - 0.1
+    )  # which tells errors of another size apart
