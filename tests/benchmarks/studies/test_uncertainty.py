@@ -158,8 +158,9 @@ def test_intervals_of_one_half_hold_on_the_other():
     truth = RANDOM.normal(size=4000) * std
     covered = uncertainty.coverage_of_halves(truth, np.zeros(4000), std)
     assert stats.binomtest(round(4000 * covered), 4000, 1 - uncertainty.ALPHA).pvalue > 1e-3
+    # errors of twice the size are covered less often
     shifted = uncertainty.IntervalFit.fit(truth, np.zeros(4000), std, uncertainty.ALPHA)
     low, high = shifted.intervals(np.zeros(4000), std)
     assert (
         np.mean((low <= 2 * truth) & (2 * truth <= high)) < covered - 0.1
-    )  # which tells errors of another size apart
+    )
