@@ -94,6 +94,21 @@ def test_intervals_of_a_trained_model_have_their_coverage(regress):
     assert one.low < one.value < one.high
 
 
+def test_results_from_before_a_fit_get_its_intervals(regress):
+    texts, _ = sentences(100, seed=0)
+
+    def intervals(results):
+        return np.array([(one.low, one.high) for one in results])
+
+    before = regress(texts)
+    assert (intervals(regress.head().fitted(texts, before)) == intervals(before)).all()
+    regress.conformal(texts, scores(texts, seed=0), alpha=0.2)
+    after = regress.head().fitted(texts, before)
+    assert intervals(after) == pytest.approx(intervals(regress(texts)))
+    assert (intervals(after) != intervals(before)).any()
+    assert [one.value for one in after] == [one.value for one in before]
+
+
 def test_answered_inputs_keep_the_risk(classify):
     held_out, (new, truth) = sentences(1000, seed=1), sentences(1000, seed=2)
     results = classify.abstain(*held_out, risk=0.1)(new)
