@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch.optim.lr_scheduler import OneCycleLR
 
 import hf_bam
 from hf_bam.evaluation.metrics import alignment_accuracy
@@ -11,10 +10,12 @@ from hf_bam.tasks.alignments import token_alignments
 from hf_bam.tasks.language import ceiling
 from hf_bam.tasks.translation import Translation
 
+from .learning import learn
+
 pytestmark = pytest.mark.slow
 
 TASK = Translation("en", "qaa", dataset="language", max_target_length=48, vocabulary=400, width=128, num_beams=1)
-STEPS, BATCH = 400, 32
+STEPS = 400
 PATCHES = {
     "Bayesian": {"k": 2.0},
     "marginal": {"family": "categorical", "objective": "marginal"},
@@ -35,18 +36,7 @@ def trained(request, data):
     model, tokenizer = TASK.build("recurrent", data, **settings.get(request.param, {}))
     if request.param in PATCHES:
         hf_bam.patch(model, **PATCHES[request.param])
-    features = list(TASK.encode(data.train, tokenizer, 64))
-    collator = TASK.collator(tokenizer, model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    schedule = OneCycleLR(optimizer, max_lr=3e-3, total_steps=STEPS, pct_start=0.1, anneal_strategy="linear")
-    order = torch.cat([torch.randperm(len(features)) for _ in range(1 + STEPS * BATCH // len(features))])
-    for indices in order.split(BATCH)[:STEPS]:
-        model.train()(**collator([features[i] for i in indices])).loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
-    return model.eval(), tokenizer
+    return learn(TASK, data, model, tokenizer, STEPS, 3e-3), tokenizer
 
 
 def test_it_translates(trained, data):

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
-from torch.optim.lr_scheduler import OneCycleLR
 
 import hf_bam
 from hf_bam.tasks.language import ceiling
 from hf_bam.tasks.translation import Translation
 
+from .learning import learn
+
 pytestmark = pytest.mark.slow
 
 TASK = Translation("en", "qaa", dataset="language", max_target_length=48, vocabulary=400, width=128, layers=2)
-STEPS, BATCH = 1000, 32
+STEPS = 1000
 
 
 @pytest.fixture(scope="module")
@@ -28,18 +29,7 @@ def trained(data):
     torch.manual_seed(0)
     model, tokenizer = TASK.build("scratch", data)
     hf_bam.patch(model)
-    features = list(TASK.encode(data.train, tokenizer, 64))
-    collator = TASK.collator(tokenizer, model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    schedule = OneCycleLR(optimizer, max_lr=2e-3, total_steps=STEPS, pct_start=0.1, anneal_strategy="linear")
-    order = torch.cat([torch.randperm(len(features)) for _ in range(1 + STEPS * BATCH // len(features))])
-    for indices in order.split(BATCH)[:STEPS]:
-        model.train()(**collator([features[i] for i in indices])).loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
-    return model.eval(), tokenizer
+    return learn(TASK, data, model, tokenizer, STEPS, 2e-3), tokenizer
 
 
 @pytest.fixture(scope="module")

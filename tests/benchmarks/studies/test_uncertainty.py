@@ -161,6 +161,4 @@ def test_intervals_of_one_half_hold_on_the_other():
     # errors of twice the size are covered less often
     shifted = uncertainty.IntervalFit.fit(truth, np.zeros(4000), std, uncertainty.ALPHA)
     low, high = shifted.intervals(np.zeros(4000), std)
-    assert (
-        np.mean((low <= 2 * truth) & (2 * truth <= high)) < covered - 0.1
-    )
+    assert np.mean((low <= 2 * truth) & (2 * truth <= high)) < covered - 0.1
