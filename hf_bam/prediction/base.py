@@ -17,7 +17,7 @@ from .heads import HEADS, Head, head_class, labels_of
 from .results import Array, Predictions, Result
 from .running import run, run_everywhere
 from .samplers import Sampler
-from .settings import FurtherSettings, Settings
+from .settings import NUM_SAMPLES, FurtherSettings, Settings
 
 Columns = str | tuple[str, str] | None
 Own = TypeVar("Own", bound=Result, default=Result)
@@ -32,7 +32,7 @@ class BasePredictor(Generic[Own]):
         self,
         sampler: Sampler,
         tokenizer: PreTrainedTokenizerBase,
-        num_samples: int = 32,
+        num_samples: int = NUM_SAMPLES,
         *,
         head: str | None = None,
         batch_size: int = 16,

@@ -11,7 +11,7 @@ from . import storage
 from .base import Own
 from .predictor import Predictor
 from .samplers import Bam
-from .settings import BamLoadingOptions, PredictorOptions
+from .settings import NUM_SAMPLES, BamLoadingOptions, PredictorOptions
 
 
 class BamPredictor(Predictor[Own]):
@@ -29,7 +29,7 @@ class BamPredictor(Predictor[Own]):
         self,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        num_samples: int = 32,
+        num_samples: int = NUM_SAMPLES,
         *,
         dropout: float | None = None,
         token_budget: int = 8192,

@@ -7,12 +7,14 @@ from typing import Any, TypedDict
 
 from ..fields import check_fields, setting
 
+NUM_SAMPLES = 8
+
 
 @dataclass(frozen=True)
 class Settings:
     """Settings of a [`Predictor`][hf_bam.prediction.Predictor]; some apply to one kind of model only."""
 
-    num_samples: int = setting(8, least=1, most=10**6)
+    num_samples: int = setting(NUM_SAMPLES, least=1, most=10**6)
     """Samples of each input. Six have the quality of 32 (docs/uncertainty.md); more make standard deviations and
     p-values steadier."""
     threshold: float = setting(0.05, above=0, below=1)
