@@ -209,4 +209,6 @@ def _passes(predictor: Classifier, outcome: Outcome) -> float:
 
     A deterministic method takes its features from the pass that makes its prediction.
     """
+    if predictor.sampler.one_pass:
+        return 1.0
     return float(outcome.num_samples.mean()) + (outcome.novelty is not None and predictor.sampler.limit is None)

@@ -1,8 +1,9 @@
 """Predictions with their uncertainty.
 
 A [`Predictor`][hf_bam.prediction.Predictor] reads inputs, a sampler draws outputs of the model (Bayesian attention,
-Monte Carlo dropout, an ensemble, or one deterministic pass), and a head turns them into results. This package imports
-`patching` and `attention` for the samplers and `evaluation` for the metrics; tasks, training and integrations use it.
+Monte Carlo dropout, an ensemble, one deterministic pass, or a student of one of them), and a head turns them into
+results. This package imports `patching` and `attention` for the samplers and `evaluation` for the metrics; tasks,
+training and integrations use it.
 """
 
 from .alignment import Alignments, alignments
@@ -23,7 +24,7 @@ from .heads import (
 from .posthoc import calibrate
 from .predictor import Predictor
 from .results import Novelty, Predictions, Result, Uncertainty
-from .samplers import Bam, Dropout, Ensemble, Plain, Sampler
+from .samplers import Bam, Dropout, Ensemble, Plain, Sampler, Student
 from .settings import Settings
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "Result",
     "Sampler",
     "Settings",
+    "Student",
     "Token",
     "Tokens",
     "Uncertainty",

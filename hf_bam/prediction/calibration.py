@@ -17,11 +17,14 @@ from ..evaluation.conformal import IntervalFit, quantile
 from ..evaluation.novelty import FeatureGaussians, LayerGaussians, percentiles
 from ..fields import check_fields, parse_json, setting
 from .results import Array, Novelty
+from .student import StudentFit
 
 Features = Mapping[str, Array]
 FILE = "calibration.safetensors"
 FORMAT = 1
 """Version of the file; increased when older versions of hf_bam cannot read a new file."""
+STUDENT = "student"
+"""Beginning of the names of its arrays."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,7 @@ class Calibration:
     sets: Sets | None = None
     intervals: Intervals | None = None
     abstention: Abstention | None = None
+    student: StudentFit | None = None
 
     def without_guarantees(self) -> Calibration:
         """Return the calibration without the parts that hold for the probabilities of their fit only."""
@@ -170,6 +174,8 @@ class Calibration:
             )
         if self.novelty is not None:
             described["novelty"] = f"false alarms {self.novelty.false_alarms:.4g}"
+        if self.student is not None:
+            described["student"] = "samples from one deterministic pass"
         return described
 
     def write(self, folder: str | os.PathLike[str], about: Mapping[str, Any]) -> Path:
@@ -180,6 +186,8 @@ class Calibration:
             layers = list(self.novelty.gaussians.layers)
             numbers["novelty"] = {"false_alarms": self.novelty.false_alarms, "layers": layers}
             arrays = self.novelty.arrays()
+        if self.student is not None:
+            arrays |= {f"{STUDENT}/{name}": array for name, array in self.student.arrays().items()}
         header = {"calibration_format": str(FORMAT), "numbers": json.dumps(numbers), "about": json.dumps(dict(about))}
         content = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
         return tensors.replace(Path(folder, FILE), content, header)
@@ -200,6 +208,9 @@ class Calibration:
             parts: dict[str, Any] = {name: cls(**numbers[name]) for name, cls in NUMBERS.items() if name in numbers}
             if "novelty" in numbers:
                 parts["novelty"] = NoveltyFit.from_arrays(arrays, **numbers["novelty"])
+            own = {name.partition("/")[2]: array for name, array in arrays.items() if name.startswith(f"{STUDENT}/")}
+            if own:
+                parts["student"] = StudentFit.from_arrays(own)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{path} has a content that this hf_bam does not know: {error!r}") from error
         return cls(**parts), about

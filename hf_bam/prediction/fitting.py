@@ -13,13 +13,19 @@ from ..attention.noise import new_seed
 from ..evaluation.conformal import IntervalFit, abstention_threshold, fit_sets, quantile
 from ..evaluation.labels import label_indices
 from .calibration import Abstention, Calibration, Intervals, NoveltyFit, Sets
+from .features import NAME
 from .inputs import Text, content_uniform
 from .results import Array
+from .running import run_everywhere
 from .samplers import Plain
+from .student import StudentFit
 
 if TYPE_CHECKING:
     from .predictor import Predictor
 
+ONE_VECTOR = ("classification", "multi-label", "regression")
+"""Heads with one vector of logits for an input."""
+LEAST_INPUTS = 20
 HELD_OUT = 10
 """One of this many inputs is held out of a fit that gets no held-out inputs."""
 
@@ -53,15 +59,38 @@ def classes_of(predictor: Predictor[Any], texts: list[Text], labels: Iterable[in
     if predictor.head_name == "classification":
         if labels is not None:
             return label_indices(labels, predictor.label_names, len(texts))
-        plain = copy(predictor)
-        plain.sampler, plain.calibration = Plain(predictor.sampler.model), Calibration()
-        return np.array([result.prediction for result in plain(texts)])
+        return np.array([result.prediction for result in deterministic(predictor)(texts)])
     if labels is not None:
         raise ValueError(
             f"labels are for classification; with head={predictor.head_name!r} one Gaussian describes all inputs. "
             "Leave them out: predictor.fit(inputs)."
         )
     return np.zeros(len(texts), dtype=int)
+
+
+def deterministic(predictor: Predictor[Any]) -> Predictor[Any]:
+    """Return a predictor of one deterministic pass, without fits."""
+    plain = copy(predictor)
+    plain.sampler, plain.calibration = Plain(predictor.sampler.model), Calibration()
+    return plain
+
+
+def fit_student(predictor: Predictor[Any], texts: list[Text]) -> StudentFit:
+    """Return the fit of a student; see `Predictor.distill`."""
+    name, number = predictor.head_name, predictor.head().num_samples
+    if name not in ONE_VECTOR:
+        raise ValueError(f"distill() needs one vector of logits for an input; with head={name!r} there are others.")
+    if number < 2 or len(texts) < LEAST_INPUTS:
+        raise ValueError(
+            f"distill() needs at least 2 samples of at least {LEAST_INPUTS} inputs; this predictor draws {number}, "
+            f"and there are {len(texts)} inputs."
+        )
+    samples, plain = (
+        np.stack(run_everywhere(own, texts, "logits"), axis=1) for own in (predictor, deterministic(predictor))
+    )
+    if name == "classification":  # classes have the same probabilities whatever their logits share
+        samples, plain = (x - x.mean(axis=-1, keepdims=True) for x in (samples, plain))
+    return StudentFit.fit(plain[0], predictor.features(texts)[NAME], samples)
 
 
 def fit_conformal(

@@ -16,9 +16,9 @@ from ..evaluation.temperature import fit_temperature
 from . import storage
 from .base import BasePredictor, Columns, Own
 from .features import stacked
-from .fitting import fit_abstention, fit_conformal, fit_novelty
+from .fitting import fit_abstention, fit_conformal, fit_novelty, fit_student
 from .results import Array
-from .samplers import Plain, Sampler
+from .samplers import Sampler, Student
 from .settings import LoadingOptions, SettingChanges
 
 
@@ -107,6 +107,21 @@ class Predictor(BasePredictor[Own]):
         self.calibration = replace(self.calibration, abstention=rule)
         return self
 
+    def distill(self, inputs: Any, columns: Columns = None) -> Self:
+        """Return a predictor that repeats the samples of this one in one deterministic pass.
+
+        Mean and deviation of the logits are fitted as functions of the features, in a minute and without labels. For
+        classification and regression.
+
+        Args:
+            inputs: some hundreds or thousands, from the distribution of later ones; the training set serves.
+        """
+        fit = fit_student(self, list(self.items(inputs, columns)))
+        other = copy(self)
+        other.sampler = Student(self.sampler.model, fit)
+        other.calibration = replace(self.calibration.without_guarantees(), student=fit)
+        return other
+
     def ood_scores(self, inputs: Any, columns: Columns = None) -> dict[str, Array]:
         """Return all scores for the detection of out-of-distribution inputs, (B,) each; higher is more unusual.
 
@@ -153,18 +168,20 @@ class Predictor(BasePredictor[Own]):
         cls,
         name_or_path: str | os.PathLike[str],
         *,
-        sampler: Callable[[Any], Sampler] = Plain,
+        sampler: Callable[[Any], Sampler] | None = None,
         **options: Unpack[LoadingOptions],
     ) -> Self:
         """Load a predictor, or the model and the tokenizer of a folder or a repository of the Hub.
 
         Args:
-            sampler: class of the sampler, or a function that makes one from the model.
+            sampler: class of the sampler, or a function that makes one from the model. By default the one that was
+                saved, or else [`Bam`][hf_bam.prediction.Bam] for a patched model and `Plain` for others.
             options: arguments of the predictor, which replace saved ones, and of transformers' `from_pretrained`
                 (`revision`, `token`, `dtype`, ...).
         """
         stored = storage.load(name_or_path, {**options})
-        return stored.calibrate(cls(sampler(stored.model), stored.tokenizer, **stored.options))
+        own = stored.sampler() if sampler is None else sampler(stored.model)
+        return stored.calibrate(cls(own, stored.tokenizer, **stored.options))
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
         """Upload the patched model, its tokenizer, the calibration and a model card, in one commit.

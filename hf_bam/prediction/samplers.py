@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
@@ -21,7 +22,8 @@ from ..patching.state import base_model, find_patches, patch_of
 from .batched import Inputs, draw, repeat_all, sample_seeds
 from .copies import dropouts, in_evaluation, with_dropout
 from .dropout import SeededDropout
-from .features import features_of, with_features
+from .features import NAME, features_of, with_features
+from .student import StudentFit
 
 Self = TypeVar("Self", bound="Sampler")
 _global_generator = threading.RLock()
@@ -38,10 +40,12 @@ class Sampler(ABC):
         deterministic: the model for a single prediction without noise, within `mean_mode`.
         limit: largest number of different samples, or None. With a limit, the first sample is deterministic.
         share_prefix: compute the layers before the first stochastic one once for all samples.
+        one_pass: all samples come from one deterministic pass, with its features.
     """
 
     limit: int | None = None
     share_prefix: bool = False
+    one_pass: bool = False
 
     def __init__(self, model: PreTrainedModel, token_budget: int = 8192) -> None:
         self.model = self.deterministic = model
@@ -185,6 +189,32 @@ class Ensemble(Plain):
         longest = max(part.shape[-1] for part in ids)
         padding = self.model.generation_config.pad_token_id or 0
         return torch.stack([pad(part, (0, longest - part.shape[-1]), value=padding) for part in ids])
+
+
+class Student(Sampler):
+    """The samples that [`distill`][hf_bam.prediction.Predictor.distill] fitted, from one deterministic pass."""
+
+    one_pass = True
+
+    def __init__(self, model: PreTrainedModel, fit: StudentFit, token_budget: int = 8192) -> None:
+        super().__init__(model, token_budget)
+        self.fit = fit
+
+    def ready(self, num_outputs: int | None = None) -> Student:
+        return Student(evaluated(self.model, int(self.model.config.num_labels)), self.fit, self.token_budget)
+
+    def noise(self, rows: Tensor, copies: int = 1) -> AbstractContextManager[Any]:
+        return mean_mode(self.model)
+
+    def draw(self, inputs: Inputs, number: int, seeds: Tensor, first: int = 0) -> Inputs:
+        with self.noise(seeds):
+            output = self.model(**inputs)
+        known = features_of(output)
+        logits, features = (x.double().cpu().numpy() for x in (output["logits"], known[NAME]))
+        size = first + number, logits.shape[-1]  # the first samples of an input do not depend on their number
+        noise = np.stack([np.random.default_rng(abs(seed)).normal(size=size) for seed in seeds.tolist()], axis=1)
+        drawn = torch.from_numpy(self.fit.draw(logits, features, noise[first:]))
+        return {"logits": drawn, **{name: x[None] for name, x in known.items()}}
 
 
 def evaluated(model: PreTrainedModel, num_outputs: int | None = None) -> PreTrainedModel:

@@ -27,7 +27,7 @@ from ..fields import check_fields, from_fields
 from ..patching.architectures import VISUAL
 from ..patching.state import base_model, find_patches, patch_of
 from .calibration import FILE, Calibration
-from .samplers import Bam, Dropout, Ensemble, Plain, Sampler
+from .samplers import Bam, Dropout, Ensemble, Plain, Sampler, Student
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ class Stored:
             dropout: rate of Monte Carlo dropout, in place of the saved one.
         """
         saved = self.about.sampler if self.about else {}
+        if self.calibration.student is not None and saved.get("name") == "Student" and dropout is None:
+            return Student(self.model, self.calibration.student)
         if find_patches(self.model) and saved.get("name") != "Plain":
             return Bam(self.model, dropout=saved.get("dropout") if dropout is None else dropout)
         rate = saved.get("rate") if dropout is None else dropout

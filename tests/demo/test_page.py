@@ -120,7 +120,7 @@ def test_a_plain_model_makes_one_pass(tokenizer, tmp_path):
     texts = [f"text number {number} of the set" for number in range(40)]
     Predictor(Plain(model), tokenizer).conformal(texts, [0, 1] * 20).save_pretrained(tmp_path)
     session = Session.load(tmp_path)
-    html = render(session, [TEXT, ""], 32, 1.0)
+    html = render(session, [TEXT, ""], session.predictor.settings.num_samples, 1.0)
     batch = tokenizer(TEXT, return_tensors="pt")
     with torch.no_grad():
         expected = model(**batch).logits.softmax(-1).max()

@@ -56,7 +56,7 @@ def test_other_options_keep_what_still_holds(classify, tmp_path):
         other = BamPredictor.from_pretrained(tmp_path, **options)
         assert (other.calibration.sets, other.calibration.abstention) == (None, None)
         assert other.calibration.novelty.fields(predictor.features(NEW)) is not None
-    plain = Predictor.from_pretrained(tmp_path, batch_size=64)
+    plain = Predictor.from_pretrained(tmp_path, sampler=Plain, batch_size=64)
     assert isinstance(plain.sampler, Plain)
     assert plain.calibration.sets is None
     assert distances(plain) == pytest.approx(distances(predictor), rel=1e-3)

@@ -122,11 +122,16 @@ class Head(ABC):
         """Return the features of each input in the deterministic model by name, (D,) each."""
         return vectors(self.sampler.features(self.encode(batch)[0]))
 
+    def logits(self, batch: Sequence[Any]) -> list[Array]:
+        """Return the logits of all samples of each input, (S, C) each."""
+        drawn = self.draw(self.encode(batch)[0], self.seeds(batch))
+        return list(as_array(drawn["logits"]).swapaxes(0, 1))
+
     def novelties(self, batch: Sequence[Any], drawn: Inputs | None = None) -> list[dict[str, Any]]:
         """Return the fields of the results about the novelty of the inputs; none if it was not fitted.
 
         Args:
-            drawn: outputs of samples of the batch; if the first of them is deterministic, its features are used.
+            drawn: outputs of samples of the batch; features in them are those of the first, deterministic one.
         """
         if self.calibration.novelty is None:
             return [{} for _ in batch]
@@ -134,8 +139,9 @@ class Head(ABC):
 
     def known_features(self, batch: Sequence[Any], drawn: Inputs | None) -> dict[str, Array]:
         """Return the features in the deterministic model, (B, D) each, from its outputs if there are some."""
-        if drawn is not None and self.sampler.limit is not None:
-            return {name: as_array(x[0]) for name, x in features_of(drawn).items()}
+        found = features_of(drawn or {})
+        if found:
+            return {name: as_array(x[0]) for name, x in found.items()}
         return stacked(self.features(batch))
 
     def fitted(self, batch: Sequence[Any], results: list[Any]) -> list[Any]:
