@@ -56,13 +56,18 @@ DOMAINS = ("products", "news", "tweets")
 SHIFT = {"accuracy": 3, "nll": 3, "ece": 3, "error_auroc": 3, "novelty": 3}
 """Measures of a labelled set of another distribution; the last one is the AUROC of the novelty."""
 CURVE = {"nll": 3, "error_auroc": 3, "ood_auroc": 4}
-RECOMMENDED = "plain, consistency"
+CONSISTENT = "plain, consistency"
+AVERAGED = "plain, tail"
 PAIRS = (
-    (f"{RECOMMENDED}, plain", "plain"),
-    (f"{RECOMMENDED}, plain + temperature", "plain + temperature"),
-    (f"{RECOMMENDED}, MC dropout", "MC dropout"),
-    (f"{RECOMMENDED}, MC dropout + temperature", "MC dropout + temperature"),
-    (f"{RECOMMENDED}, plain + temperature", "MC dropout + temperature"),
+    (f"{AVERAGED}, plain", "plain"),
+    (f"{AVERAGED}, plain + temperature", "plain + temperature"),
+    (f"{AVERAGED}, checkpoints", "plain"),
+    (f"{AVERAGED}, checkpoints + temperature", "plain + temperature"),
+    (f"{CONSISTENT}, plain", "plain"),
+    (f"{CONSISTENT}, plain + temperature", "plain + temperature"),
+    (f"{CONSISTENT}, MC dropout", "MC dropout"),
+    (f"{CONSISTENT}, MC dropout + temperature", "MC dropout + temperature"),
+    (f"{CONSISTENT}, plain + temperature", "MC dropout + temperature"),
     ("post-hoc weibull + temperature", "MC dropout + temperature"),
     ("post-hoc multinomial + temperature", "MC dropout + temperature"),
     ("post-hoc weibull + temperature", "plain + temperature"),
