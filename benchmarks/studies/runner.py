@@ -27,25 +27,49 @@ def main(options):
     for run in runs:
         if run in finished and finished[run] != without_paths(settings(grid, run, options.data_dir)):
             print(f"{run}: its settings differ from those of the grid")
-    lock, started = threading.Lock(), {*finished}
+    changed, started, running = threading.Condition(), {*finished}, set()
+
+    def begin():
+        """Return the first run that is not started and needs no model of a running one, with its settings.
+
+        The plan is read again each time. Wait if there are only runs that need models; return None if there are none.
+        """
+        while True:
+            grid = read(options.grid)
+            left = {run: settings(grid, run, options.data_dir) for run in planned_runs(grid) if run not in started}
+            for run, values in left.items():
+                if not needs(run, values, running):
+                    started.add(run)
+                    running.add(run)
+                    return run, values
+            if not left:
+                return None
+            changed.wait()
 
     def work():
-        """Execute the first run that is not started until none is left; the plan is read again each time."""
+        """Execute runs until none is left."""
         while True:
-            with lock:
-                grid = read(options.grid)
-                run = next((run for run in planned_runs(grid) if run not in started), None)
-                started.add(run)
-            if run is None:
+            with changed:
+                found = begin()
+            if found is None:
                 return
-            record = execute(run, settings(grid, run, options.data_dir), options)
-            if record is not None:
-                with lock:
+            run, values = found
+            record = execute(run, values, options)
+            with changed:
+                running.discard(run)
+                changed.notify_all()
+                if record is not None:
                     append_line(options.records, record)
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for worker in [pool.submit(work) for _ in range(options.jobs)]:
             worker.result()
+
+
+def needs(run, values, running):
+    """Return whether the run starts from models that are in training."""
+    models = values.get("start"), values.get("ensemble")
+    return any(other.task == run.task and other.configuration in models for other in running)
 
 
 def key(record):

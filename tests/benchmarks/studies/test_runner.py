@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from argparse import Namespace
 
 import pytest
@@ -26,6 +27,27 @@ def test_a_plan_that_changes_during_the_study_is_followed(grid, tmp_path, monkey
     runner.main(options)
     expected = [{"task": "custom", "configuration": "plain", "seed": seed, "num_samples": 3} for seed in (0, 7)]
     assert read_lines(options.records) == expected
+
+
+def test_a_run_waits_for_the_model_that_it_starts_from(grid, tmp_path, monkeypatch):
+    plain = grid["configurations"]["plain"]
+    names = ["base", "first", "second", "other"]
+    configurations = {"base": plain, "other": plain} | dict.fromkeys(names[1:3], plain | {"start": "base"})
+    plan = [{"tasks": ["custom"], "configurations": names, "seeds": [0]}]
+    path, events = tmp_path / "grid.yaml", []
+    path.write_text(yaml.safe_dump(grid | {"configurations": configurations, "plan": plan}))
+
+    def execute(run, values, options):
+        events.append(f"{run.configuration} starts")
+        time.sleep(0.2 if run.configuration == "base" else 0.01)
+        events.append(f"{run.configuration} ends")
+        return run._asdict()
+
+    monkeypatch.setattr(runner, "execute", execute)
+    runner.main(Namespace(grid=path, records=tmp_path / "study.jsonl", output=tmp_path, data_dir="data", jobs=3))
+    assert {*events[:2]} == {"base starts", "other starts"}
+    assert all(events.index(f"{name} starts") > events.index("base ends") for name in ("first", "second"))
+    assert len(events) == 8
 
 
 @pytest.mark.slow
