@@ -9,7 +9,7 @@
 #include "row.h"
 
 /* A block has about so many entries, and a number of rows in between. To pack keys and values is not worth it for FEW. */
-enum { ENTRIES = 1 << 15, FEWEST = 4 * TALL, MOST = 16 * TALL, FEW = 4 };
+enum { ENTRIES = 1 << 15, FEWEST = 24, MOST = 96, FEW = 4 }; /* multiples of TALL */
 
 /* What a job works on: some rows of a head, with memory of its own. */
 typedef struct {
@@ -23,7 +23,7 @@ typedef struct {
     float *scores, *score_grads;                /* (block, stride) */
     float *key_grad, *value_grad;               /* sums over the rows of the job */
     float *result;                              /* (block, columns): output, or gradient of the queries */
-    float *scratch;                             /* two rows */
+    float *scratch;                             /* SCRATCH rows */
     float *columns;                             /* one row, or null */
     Keys allowed;                               /* for the row that was worked on last, */
     Row before;                                 /* which is this one */
@@ -49,7 +49,7 @@ static Job describe(const Call *c, int64_t number) {
     };
 }
 
-static int is_few(const Job *j) { return j->last - j->first <= FEW; }
+static int is_few(const Call *c) { return c->rows <= FEW * c->parts; }
 
 static float *take(float **memory, int64_t count) {
     float *taken = *memory;
@@ -64,10 +64,10 @@ static int64_t lay_out(const Call *c, Job *j, float *memory) {
     j->allowed.psi = take(&end, c->keys);
     j->allowed.target = take(&end, c->keys);
     j->allowed.slope = take(&end, c->keys);
-    j->scratch = take(&end, 2 * c->keys);
+    j->scratch = take(&end, SCRATCH * c->keys);
     j->scores = take(&end, j->block * j->stride);
     j->result = take(&end, j->block * greater(j->width, j->value_width));
-    if (c->output_grad.data || !is_few(j)) j->keys_transposed = take(&end, j->keys * c->width);
+    if (c->output_grad.data || !is_few(c)) j->keys_transposed = take(&end, j->keys * c->width);
     if (c->output_grad.data) {
         j->values_transposed = take(&end, j->keys * c->value_width);
         j->keys_packed = take(&end, c->keys * j->width);
@@ -76,7 +76,7 @@ static int64_t lay_out(const Call *c, Job *j, float *memory) {
         j->score_grads = take(&end, j->block * j->stride);
         j->key_grad = take(&end, c->keys * j->width);
         j->value_grad = take(&end, c->keys * j->value_width);
-    } else if (!is_few(j)) {
+    } else if (!is_few(c)) {
         j->values_packed = take(&end, c->keys * j->value_width);
     }
     return end - memory;
@@ -116,7 +116,7 @@ static void forward_few(const Call *c, Job *j) {
 }
 
 static void forward(const Call *c, Job *j) {
-    if (is_few(j)) {
+    if (is_few(c)) {
         forward_few(c, j);
         return;
     }
@@ -163,17 +163,19 @@ static void backward(const Call *c, Job *j) {
 /* Forward, or backward with `output_grad` given. Returns 0, or 1 out of memory. */
 __attribute__((visibility("default"))) int hf_bam_attend(const Call *c) {
     int failed = 0;
-#pragma omp parallel for schedule(dynamic) reduction(| : failed)
-    for (int64_t number = 0; number < c->batch * c->heads * c->parts; number++) {
-        Job j = describe(c, number);
-        float *memory = malloc(sizeof(float) * (size_t)lay_out(c, &j, NULL));
-        if (!memory) {
-            failed = 1;
-            continue;
+#pragma omp parallel reduction(| : failed)
+    {
+        Job j = describe(c, 0);
+        float *memory = malloc(sizeof(float) * (size_t)lay_out(c, &j, NULL)); /* of a thread: it stays in its cache */
+        failed = !memory;
+#pragma omp for schedule(dynamic)
+        for (int64_t number = 0; number < c->batch * c->heads * c->parts; number++) {
+            if (!memory) continue;
+            j = describe(c, number);
+            lay_out(c, &j, memory);
+            if (j.columns) memset(j.columns, 0, sizeof(float) * (size_t)c->keys);
+            (c->output_grad.data ? backward : forward)(c, &j);
         }
-        lay_out(c, &j, memory);
-        if (j.columns) memset(j.columns, 0, sizeof(float) * (size_t)c->keys);
-        (c->output_grad.data ? backward : forward)(c, &j);
         free(memory);
     }
     return failed;

@@ -11,16 +11,26 @@
 
 #if defined(__AVX512F__)
 #define LANES 16
+#define TALL 12 /* rows of a tile, two vectors wide: its sums fill most of the registers */
 #elif defined(__AVX__)
 #define LANES 8
+#define TALL 6
 #else
 #define LANES 4
+#define TALL 6
 #endif
 #define WIDE (2 * LANES)
-#define TALL 6    /* rows of a tile: 12 sums fill the registers */
+#define SHORT 4   /* rows of the tiles of a rest */
 #define DEPTH 256 /* rows of a panel that are used at a time, so that they stay in the cache */
 
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+#if defined(__clang__)
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef int32_t Order __attribute__((vector_size(16)));
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (Order){__VA_ARGS__})
+#endif
 
 static inline int64_t whole(int64_t n) { return (n + WIDE - 1) / WIDE * WIDE; }
 
@@ -47,19 +57,14 @@ static void multiply(int64_t rows, int64_t columns, int64_t depth, const float *
     for (int64_t start = 0; start < depth; start += DEPTH, add = 1) {
         const int64_t part = depth - start < DEPTH ? depth - start : DEPTH;
         for (int64_t j = 0; j < columns; j += WIDE) {
-            const float *panel = b + j * b_depth + start * WIDE;
-            for (int64_t i = 0; i < rows; i += TALL) {
-                const float *from = a + i * a_row + start * a_step;
-                float *to = c + i * c_row + j;
-                switch (rows - i) {
-                case 1: tile(1, part, from, a_row, a_step, panel, to, c_row, add); break;
-                case 2: tile(2, part, from, a_row, a_step, panel, to, c_row, add); break;
-                case 3: tile(3, part, from, a_row, a_step, panel, to, c_row, add); break;
-                case 4: tile(4, part, from, a_row, a_step, panel, to, c_row, add); break;
-                case 5: tile(5, part, from, a_row, a_step, panel, to, c_row, add); break;
-                default: tile(TALL, part, from, a_row, a_step, panel, to, c_row, add);
-                }
-            }
+            const float *panel = b + j * b_depth + start * WIDE, *from = a + start * a_step;
+            float *to = c + j;
+            int64_t i = 0;
+            for (; rows - i >= TALL; i += TALL)
+                tile(TALL, part, from + i * a_row, a_row, a_step, panel, to + i * c_row, c_row, add);
+            for (; rows - i >= SHORT; i += SHORT)
+                tile(SHORT, part, from + i * a_row, a_row, a_step, panel, to + i * c_row, c_row, add);
+            for (; i < rows; i++) tile(1, part, from + i * a_row, a_row, a_step, panel, to + i * c_row, c_row, add);
         }
     }
 }
@@ -75,13 +80,29 @@ static void pack(const float *from, int64_t stride, int64_t rows, int64_t column
     }
 }
 
+/* The transpose of four times four numbers, times a factor. */
+static inline void transpose(const float *from, int64_t stride, float factor, float *to, int64_t to_stride) {
+    const Four a = *(const Four *)from, b = *(const Four *)(from + stride);
+    const Four c = *(const Four *)(from + 2 * stride), d = *(const Four *)(from + 3 * stride);
+    const Four ab = SHUFFLE(a, b, 0, 4, 1, 5), ab_high = SHUFFLE(a, b, 2, 6, 3, 7);
+    const Four cd = SHUFFLE(c, d, 0, 4, 1, 5), cd_high = SHUFFLE(c, d, 2, 6, 3, 7);
+    *(Four *)to = factor * SHUFFLE(ab, cd, 0, 1, 4, 5);
+    *(Four *)(to + to_stride) = factor * SHUFFLE(ab, cd, 2, 3, 6, 7);
+    *(Four *)(to + 2 * to_stride) = factor * SHUFFLE(ab_high, cd_high, 0, 1, 4, 5);
+    *(Four *)(to + 3 * to_stride) = factor * SHUFFLE(ab_high, cd_high, 2, 3, 6, 7);
+}
+
 /* Panels of the transpose of a (rows, columns) matrix, times a factor: whole(rows) * columns numbers. */
 static void pack_transposed(const float *from, int64_t stride, int64_t rows, int64_t columns, float factor, float *to) {
-    for (int64_t i = 0; i < rows; i += WIDE, to += WIDE * columns) {
-        const int64_t wide = rows - i < WIDE ? rows - i : WIDE;
+    for (int64_t i = 0; i < rows; i += WIDE, from += WIDE * stride, to += WIDE * columns) {
+        const int64_t wide = rows - i < WIDE ? rows - i : WIDE, whole_wide = wide / 4 * 4, whole_columns = columns / 4 * 4;
         if (wide < WIDE) memset(to, 0, sizeof(float) * (size_t)(WIDE * columns));
+        for (int64_t v = 0; v < whole_wide; v += 4)
+            for (int64_t j = 0; j < whole_columns; j += 4)
+                transpose(from + v * stride + j, stride, factor, to + j * WIDE + v, WIDE);
         for (int64_t v = 0; v < wide; v++)
-            for (int64_t j = 0; j < columns; j++) to[j * WIDE + v] = factor * from[(i + v) * stride + j];
+            for (int64_t j = v < whole_wide ? whole_columns : 0; j < columns; j++)
+                to[j * WIDE + v] = factor * from[v * stride + j];
     }
 }
 

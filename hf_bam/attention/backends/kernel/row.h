@@ -41,44 +41,40 @@ static void mask_scores(const Row *r, const float *restrict flags, float *restri
         for (int64_t j = 0; j < r->n; j++) s[j] = flags[j] > 0.0f ? s[j] : HIDDEN;
 }
 
-/* Adds the noise to the scores, or returns it as factors of their exponentials, else null. Weibull noise with k = 1, the
- * default, is an exponential number, of which no logarithm is needed: a constant factor of a row has no effect.
- * The loops are apart, with results in `t`: one loop of everything would wait for itself most of the time.
+/* Weibull noise with k = 1, the default, is an exponential number that multiplies the exponential of a score: no logarithm
+ * is needed, and a constant factor of a row has no effect.
  */
-static const float *add_noise(const Call *c, const Row *r, float *restrict s, float *restrict t) {
-    const float spread = c->spread, offset = c->offset;
+static int multiplies(const Call *c) { return c->family == WEIBULL && c->spread == 1.0f && !c->noise; }
+
+/* The loops are apart, with results in `t`: one loop of everything would wait for itself most of the time. */
+static void standard_noise(const Call *c, const Row *r, float *restrict t) {
     const uint32_t first = r->first, second = r->second;
+    for (int64_t j = 0; j < r->n; j++) t[j] = uniform(random_bits(first, second, (uint32_t)j));
+    if (c->family == WEIBULL)
+        for (int64_t j = 0; j < r->n; j++) t[j] = exponential(t[j]);
+}
+
+static void add_noise(const Call *c, const Row *r, float *restrict s, float *restrict t) {
+    const float spread = c->spread, offset = c->offset;
     if (c->noise) {
         const float *noise = c->noise + r->head * c->keys;
         for (int64_t j = 0; j < r->n; j++) s[j] += noise[j];
-        return NULL;
+        return;
     }
-    for (int64_t j = 0; j < r->n; j++) t[j] = uniform(random_bits(first, second, (uint32_t)j));
-    if (c->family == LOGNORMAL) {
+    standard_noise(c, r, t);
+    if (c->family == LOGNORMAL)
         for (int64_t j = 0; j < r->n; j++) s[j] += offset + spread * normal(t[j]);
-        return NULL;
-    }
-    for (int64_t j = 0; j < r->n; j++) t[j] = exponential(t[j]);
-    if (spread == 1.0f) return t;
-    for (int64_t j = 0; j < r->n; j++) s[j] += offset + spread * log_(t[j]);
-    return NULL;
+    else
+        for (int64_t j = 0; j < r->n; j++) s[j] += offset + spread * log_(t[j]);
 }
 
-/* Replaces scores by exp(score - base), times the factors if there are any; returns the sum. */
-static float exponentiate(float *restrict s, const float *restrict factors, int64_t n, float base) {
+/* Writes exp(x - base) to `e`, which may be `x`; returns the sum. */
+static float exponentials(const float *x, int64_t n, float base, float *e) {
     float sum = 0.0f;
-    if (factors) {
-        REDUCE(+ : sum)
-        for (int64_t j = 0; j < n; j++) {
-            s[j] = factors[j] * exp_(s[j] - base);
-            sum += s[j];
-        }
-    } else {
-        REDUCE(+ : sum)
-        for (int64_t j = 0; j < n; j++) {
-            s[j] = exp_(s[j] - base);
-            sum += s[j];
-        }
+    REDUCE(+ : sum)
+    for (int64_t j = 0; j < n; j++) {
+        e[j] = exp_(x[j] - base);
+        sum += e[j];
     }
     return sum;
 }
@@ -96,13 +92,6 @@ static float maximum(const float *x, int64_t n) {
     REDUCE(max : top)
     for (int64_t j = 0; j < n; j++) top = x[j] > top ? x[j] : top;
     return top;
-}
-
-static float log_sum_exp(const float *x, int64_t n) {
-    float top = maximum(x, n), sum = 0.0f;
-    REDUCE(+ : sum)
-    for (int64_t j = 0; j < n; j++) sum += exp_(x[j] - top);
-    return top + log_(sum);
 }
 
 /* ---- what the keys that a row sees have in common for all rows that see the same ---- */
@@ -195,24 +184,31 @@ static float row_kl(const Call *c, const Row *r, const Keys *k, const float *s, 
     return sum * 0.5f / (c->sigma_prior * c->sigma_prior) + k->constant;
 }
 
+/* Soft attention of a row. */
+typedef struct {
+    float *log_p, *p;
+} Soft;
+
 /* Adds to the gradients of the row's scores and of the prior's logits. */
-static void weibull_grad(const Call *c, const Row *r, const Keys *k, const float *restrict log_p, float grad,
+static void weibull_grad(const Call *c, const Row *r, const Keys *k, const Soft *soft, float grad,
                          float *restrict score_grad, float *restrict t, float *restrict columns) {
+    const float *restrict log_p = soft->log_p, *restrict p = soft->p;
     const float linear = k->linear, total = k->total, slope = c->shape_slope * grad;
     const float *restrict alpha = k->target, *restrict digamma = k->slope, *restrict flags = k->flags;
     const float *restrict psi = k->psi;
     float sum = 0.0f;
     REDUCE(+ : sum)
     for (int64_t j = 0; j < r->n; j++) {
-        score_grad[j] += grad * (total * exp_(log_p[j]) - alpha[j]);
+        score_grad[j] += grad * (total * p[j] - alpha[j]);
         t[j] = slope * (alpha[j] * (linear - log_p[j] + digamma[j]) - flags[j]);
         sum += t[j];
     }
     for (int64_t j = 0; j < r->n; j++) columns[j] += t[j] - psi[j] * sum;
 }
 
-static void lognormal_grad(const Call *c, const Row *r, const Keys *k, const float *restrict log_p, float grad,
+static void lognormal_grad(const Call *c, const Row *r, const Keys *k, const Soft *soft, float grad,
                            float *restrict score_grad, float *restrict t, float *restrict columns) {
+    const float *restrict log_p = soft->log_p, *restrict p = soft->p;
     const float weight = grad / (c->sigma_prior * c->sigma_prior);
     const float *restrict target = k->target, *restrict flags = k->flags, *restrict psi = k->psi;
     float sum = 0.0f;
@@ -222,37 +218,58 @@ static void lognormal_grad(const Call *c, const Row *r, const Keys *k, const flo
         sum += t[j];
     }
     for (int64_t j = 0; j < r->n; j++) {
-        score_grad[j] += t[j] - sum * exp_(log_p[j]);
+        score_grad[j] += t[j] - sum * p[j];
         columns[j] += psi[j] * sum - t[j];
     }
 }
 
 /* Gradient through the sums of attention over queries. */
-static void mean_grad(const Call *c, const Row *r, const float *restrict log_p, float *restrict score_grad) {
+static void mean_grad(const Call *c, const Row *r, const float *restrict p, float *restrict score_grad) {
     const float *grad = c->mean_grad + r->head * c->keys;
     const float weight = c->query_mask[r->batch * c->rows + r->row];
     float sum = 0.0f;
     REDUCE(+ : sum)
-    for (int64_t j = 0; j < r->n; j++) sum += exp_(log_p[j]) * grad[j];
-    for (int64_t j = 0; j < r->n; j++) score_grad[j] += weight * exp_(log_p[j]) * (grad[j] - sum);
+    for (int64_t j = 0; j < r->n; j++) sum += p[j] * grad[j];
+    for (int64_t j = 0; j < r->n; j++) score_grad[j] += weight * p[j] * (grad[j] - sum);
 }
 
 /* ---- a row forward and backward ---- */
 
-static void forward_row(const Call *c, const Row *r, const Keys *k, float *restrict s, float *restrict t,
+/* Rows of memory for a row to work in. */
+enum { SCRATCH = 3 };
+
+/* Whether the weights without noise are needed: for the KL, for their sums, or to be multiplied. */
+static int needs_soft(const Call *c) { return c->kl || c->query_mask || c->kl_grad || c->mean_grad || multiplies(c); }
+
+static void forward_row(const Call *c, const Row *r, const Keys *k, float *restrict s, float *scratch,
                         float *restrict columns) {
     const int64_t index = r->head * c->rows + r->row;
+    float *restrict t = scratch, *restrict e = scratch + c->keys;
+    float top = 0.0f, sum = 0.0f;
     mask_scores(r, k->flags, s);
-    if (c->kl || c->query_mask) {
-        const float lse = log_sum_exp(s, r->n);
-        const float kept = c->query_mask ? c->query_mask[r->batch * c->rows + r->row] : 0.0f;
-        c->lse[index] = lse;
+    if (needs_soft(c)) {
+        top = maximum(s, r->n);
+        sum = exponentials(s, r->n, top, e);
+        const float lse = c->lse[index] = top + log_(sum);
         if (c->kl) c->kl[index] = row_kl(c, r, k, s, lse);
-        if (c->query_mask)
-            for (int64_t j = 0; j < r->n; j++) columns[j] += kept * exp_(s[j] - lse);
+        if (c->query_mask) {
+            const float weight = c->query_mask[r->batch * c->rows + r->row] / sum;
+            for (int64_t j = 0; j < r->n; j++) columns[j] += weight * e[j];
+        }
     }
-    const float *factors = add_noise(c, r, s, t);
-    const float top = maximum(s, r->n), sum = exponentiate(s, factors, r->n, top);
+    if (multiplies(c)) {
+        standard_noise(c, r, t);
+        sum = 0.0f;
+        REDUCE(+ : sum)
+        for (int64_t j = 0; j < r->n; j++) {
+            s[j] = t[j] * e[j];
+            sum += s[j];
+        }
+    } else {
+        add_noise(c, r, s, t);
+        top = maximum(s, r->n);
+        sum = exponentials(s, r->n, top, s);
+    }
     c->noisy_lse[index] = top + log_(sum);
     const float inverse = 1.0f / sum;
     for (int64_t j = 0; j < r->n; j++) s[j] *= inverse;
@@ -260,13 +277,24 @@ static void forward_row(const Call *c, const Row *r, const Keys *k, float *restr
 }
 
 static void backward_row(const Call *c, const Row *r, const Keys *k, float *restrict s, float *restrict g,
-                         float *restrict log_p, float *restrict t, float *restrict columns) {
+                         float *scratch, float *restrict columns) {
     const int64_t index = r->head * c->rows + r->row;
     const float lse = c->lse[index], noisy_lse = c->noisy_lse[index];
+    float *restrict t = scratch;
+    const Soft soft = {.log_p = scratch + c->keys, .p = scratch + 2 * c->keys};
     mask_scores(r, k->flags, s);
-    if (c->kl_grad || c->mean_grad)
-        for (int64_t j = 0; j < r->n; j++) log_p[j] = s[j] - lse;
-    exponentiate(s, add_noise(c, r, s, t), r->n, noisy_lse);
+    if (needs_soft(c)) {
+        for (int64_t j = 0; j < r->n; j++) soft.log_p[j] = s[j] - lse;
+        exponentials(soft.log_p, r->n, 0.0f, soft.p);
+    }
+    if (multiplies(c)) {
+        const float factor = exp_(lse - noisy_lse);
+        standard_noise(c, r, t);
+        for (int64_t j = 0; j < r->n; j++) s[j] = factor * t[j] * soft.p[j];
+    } else {
+        add_noise(c, r, s, t);
+        exponentials(s, r->n, noisy_lse, s);
+    }
     if (c->dropout > 0.0f) drop(c, r, g);
     float delta = 0.0f;
     REDUCE(+ : delta)
@@ -274,8 +302,8 @@ static void backward_row(const Call *c, const Row *r, const Keys *k, float *rest
     for (int64_t j = 0; j < r->n; j++) g[j] = s[j] * (g[j] - delta);
     if (c->dropout > 0.0f) drop(c, r, s);
     if (c->kl_grad)
-        (c->family == WEIBULL ? weibull_grad : lognormal_grad)(c, r, k, log_p, c->kl_grad[index], g, t, columns);
-    if (c->mean_grad) mean_grad(c, r, log_p, g);
+        (c->family == WEIBULL ? weibull_grad : lognormal_grad)(c, r, k, &soft, c->kl_grad[index], g, t, columns);
+    if (c->mean_grad) mean_grad(c, r, soft.p, g);
 }
 
 /* Scores in, weights out; with the gradient `g` of the weights given, that of the scores out. The memory of both goes on
@@ -288,7 +316,7 @@ static void run_row(const Call *c, const Row *r, const Keys *k, int64_t keys, fl
         if (!g) c->lse[index] = c->noisy_lse[index] = 0.0f;
         if (c->kl) c->kl[index] = 0.0f;
     } else if (g) {
-        backward_row(c, r, k, s, g, scratch, scratch + c->keys, columns);
+        backward_row(c, r, k, s, g, scratch, columns);
     } else {
         forward_row(c, r, k, s, scratch, columns);
     }
