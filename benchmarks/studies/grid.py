@@ -73,6 +73,14 @@ def planned_runs(grid):
     return runs
 
 
+def in_order(records, grid):
+    """Return records in the order in which the plan names tasks and configurations, then by seed."""
+    tasks, configurations = [*grid["tasks"]], [*grid["configurations"]]
+    return sorted(
+        records, key=lambda own: (tasks.index(own["task"]), configurations.index(own["configuration"]), own["seed"])
+    )
+
+
 def settings(grid, run, data_dir):
     """Return the settings of a run: those of all runs, of its task and of its configuration; later ones override."""
     configuration = dict(grid["configurations"][run.configuration])

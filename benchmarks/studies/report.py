@@ -1,16 +1,26 @@
 """Tables and figures of the studies in the documentation."""
 
+from pathlib import Path
+
 from ..storage import RESULTS, read, read_lines
 from . import alignment_tables, graph_tables, latent_tables, samples, tables, uncertainty_tables, vqa_tables
 from . import figures as plots
 from .ensemble import ensembles
 from .frames import method_rows, score_rows
+from .grid import in_order
+from .grid import read as read_grid
 
 
 def study():
     """Return the records of the study, with those of the ensembles."""
     records = read_lines(RESULTS / "study.jsonl")
     return [*records, *ensembles(records)]
+
+
+def finished(name):
+    """Return the records of a study in the order of its plan."""
+    grid = read_grid(Path(__file__).with_name(f"{name}.yaml"))
+    return in_order(read_lines(RESULTS / f"{name}.jsonl"), grid)
 
 
 def pages():
@@ -35,10 +45,10 @@ def pages():
         "results.md": {"headline": tables.headline_table(records, scores)},
         "results-tables.md": details,
         "graphs.md": graph_tables.parts(read_lines(RESULTS / "graphs.jsonl")),
-        "alignments.md": alignment_tables.parts(read_lines(RESULTS / "alignments.jsonl")),
-        "latent.md": latent_tables.parts(*(read_lines(RESULTS / f"{name}.jsonl") for name in ("questions", "ptb"))),
+        "alignments.md": alignment_tables.parts(finished("alignments")),
+        "latent.md": latent_tables.parts(*map(finished, ("questions", "ptb"))),
         "uncertainty.md": {
-            **uncertainty_tables.parts(read_lines(RESULTS / "uncertainty.jsonl")),
+            **uncertainty_tables.parts(finished("uncertainty")),
             "samples": samples.table(read("samples")["rows"]),
         },
         "visual_questions.md": vqa_tables.parts(read_lines(RESULTS / "vqa.jsonl")),

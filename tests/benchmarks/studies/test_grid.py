@@ -31,6 +31,14 @@ def test_a_run_that_is_planned_twice_is_an_error():
         plans.planned_runs({"plan": plan})
 
 
+def test_records_are_put_in_the_order_of_the_plan():
+    """By task and configuration, then by seed; other fields stay with their run."""
+    runs = [("b", "x", 0), ("a", "y", 1), ("a", "x", 2), ("a", "y", 0), ("a", "x", 1)]
+    records = [{**PlannedRun(*run)._asdict(), "place": place} for place, run in enumerate(runs)]
+    grid = {"tasks": {"a": {}, "b": {}}, "configurations": {"y": {}, "x": {}}}
+    assert [record["place"] for record in plans.in_order(records, grid)] == [3, 1, 4, 2, 0]
+
+
 def test_later_settings_override_earlier_ones_field_by_field():
     grid = {
         "common": {"num_samples": 32, "bam": {"k": 5, "beta": 10}},
