@@ -47,15 +47,17 @@ def _count(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     for model in list(_watched):
         # One parameter stands for the model, so that two optimizers for its parts do not count twice.
         first = next((parameter for parameter in model.parameters() if parameter.requires_grad), None)
-        _look_for_prior(model, trained, own=id(first) in trained)
-        _look_for_kl(model, optimizer, trained)
-        if id(first) in trained:
+        own = id(first) in trained
+        _look_for_prior(model, trained, own)
+        _look_for_kl(model, optimizer, trained, own)
+        if own:
             step_of(model).add_(1)
 
 
 def _look_for_prior(model: nn.Module, trained: set[int], own: bool) -> None:
     """Raise at the second step of the model's optimizer if no optimizer has the parameters of the prior."""
-    prior = {id(p) for name, p in model.named_parameters() if ".bam." in f".{name}" and p.grad is not None}
+    layers = vars(model)[ATTRIBUTE].layers
+    prior = {id(p) for layer in layers for p in layer.parameters() if p.grad is not None}
     if prior & trained:
         _prior_steps[model] = 0
     elif prior and own:
@@ -68,11 +70,15 @@ def _look_for_prior(model: nn.Module, trained: set[int], own: bool) -> None:
             )
 
 
-def _look_for_kl(model: nn.Module, optimizer: Optimizer, trained: set[int]) -> None:
-    """Raise if the model was trained, but the KL of none of its forwards since the last step."""
+def _look_for_kl(model: nn.Module, optimizer: Optimizer, trained: set[int], own: bool) -> None:
+    """Raise if the model was trained, but the KL of none of its forwards since the last step.
+
+    Args:
+        own: whether the optimizer has the first parameter of the model; otherwise it may have others.
+    """
     record = vars(model)[ATTRIBUTE]
     anything = any(p.grad is not None for group in optimizer.param_groups for p in group["params"])
-    if not anything or not any(id(p) in trained for p in model.parameters() if p.requires_grad):
+    if not anything or not (own or any(id(p) in trained for p in model.parameters() if p.requires_grad)):
         return
     forwards, record.tally.forwards = record.tally.forwards, 0
     reached, record.tally.trained = record.tally.trained, 0

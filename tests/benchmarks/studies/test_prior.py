@@ -13,7 +13,8 @@ def test_the_default_prior_finds_the_key_that_matters(seed):
     assert run["mass"] > 4 / LENGTH
 
 
-@pytest.mark.parametrize("prior_shape", ["beta*psi", pytest.param("psi", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("prior_shape", ["beta*psi", "psi"])
 def test_with_the_beta_of_the_paper_the_prior_stays_uniform(prior_shape):
     run = train(k=10.0, beta=1e-2, prior_shape=prior_shape)  # k as for CoLA
     assert run["accuracy"] > 0.95
