@@ -96,7 +96,12 @@ def memory() -> float:
 
 
 def grown(case: Case, steps: int) -> tuple[int, float]:
-    """Return by how many tensors and by how many MB the process has grown after a number of steps."""
+    """Return by how many tensors and by how many MB the process has grown after a number of steps.
+
+    Tensors of before, which something else may still release, are not counted.
+    """
+    gc.collect()
+    gc.freeze()
     torch.manual_seed(0)
     model, batch = hf_bam.patch(case.build(), **case.settings).train(), case.batch()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
