@@ -54,12 +54,15 @@ def main(options):
             if found is None:
                 return
             run, values = found
-            record = execute(run, values, options)
-            with changed:
-                running.discard(run)
-                changed.notify_all()
+            try:
+                record = execute(run, values, options)
                 if record is not None:
-                    append_line(options.records, record)
+                    with changed:
+                        append_line(options.records, record)
+            finally:
+                with changed:
+                    running.discard(run)
+                    changed.notify_all()
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for worker in [pool.submit(work) for _ in range(options.jobs)]:

@@ -50,6 +50,26 @@ def test_a_run_waits_for_the_model_that_it_starts_from(grid, tmp_path, monkeypat
     assert len(events) == 8
 
 
+def test_an_error_of_a_run_does_not_leave_others_waiting_for_its_model(grid, tmp_path, monkeypatch):
+    plain = grid["configurations"]["plain"]
+    plan = [{"tasks": ["custom"], "configurations": ["base", "later"], "seeds": [0]}]
+    path, started = tmp_path / "grid.yaml", []
+    path.write_text(
+        yaml.safe_dump(grid | {"configurations": {"base": plain, "later": plain | {"start": "base"}}, "plan": plan})
+    )
+
+    def execute(run, values, options):
+        started.append(run.configuration)
+        if run.configuration == "base":
+            time.sleep(0.2)
+            raise OSError("no space left")
+
+    monkeypatch.setattr(runner, "execute", execute)
+    with pytest.raises(OSError, match="no space left"):
+        runner.main(Namespace(grid=path, records=tmp_path / "study.jsonl", output=tmp_path, data_dir="data", jobs=2))
+    assert started == ["base", "later"]
+
+
 @pytest.mark.slow
 def test_an_interrupted_study_is_resumed(grid, data_folder, tmp_path, capsys):
     (tmp_path / "grid.yaml").write_text(yaml.safe_dump(grid))
